@@ -1,0 +1,1 @@
+"""The operator: turns LlamaDeployment resources into pods that serve llama.cpp."""
