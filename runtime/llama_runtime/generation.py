@@ -174,7 +174,7 @@ class Engine(Protocol):
         """No generation runs or waits."""
 
     def status(self) -> dict[str, object]:
-        """The ``kv``, ``requests`` and ``engine`` objects of GET /status; any thread, no waiting."""
+        """``kv``, ``requests`` and ``engine`` of GET /status; any thread, never waits."""
 
     def close(self, timeout: float) -> bool:
         """Stop the thread and free the context; False if it did not stop in time (seconds)."""
