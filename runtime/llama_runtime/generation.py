@@ -125,6 +125,17 @@ class EngineFailed(Exception):
     """A decode failed under this request; other requests may go on."""
 
 
+class ModelUnusable(Exception):
+    """The model can't be served; ``reason`` is one of those in docs/architecture.md.
+
+    Raised by ``llama_runtime.engine.start``; it may be called again once the file changed.
+    """
+
+    def __init__(self, reason: str, message: str) -> None:
+        self.reason = reason
+        super().__init__(message)
+
+
 class TokenStream(Protocol):
     """The tokens of one generation, then one Finished.
 
@@ -174,7 +185,12 @@ class Engine(Protocol):
         """No generation runs or waits."""
 
     def status(self) -> dict[str, object]:
-        """``kv``, ``requests`` and ``engine`` of GET /status; any thread, never waits."""
+        """``kv``, ``requests`` and ``engine`` of GET /status; any thread, never waits.
+
+        Also ``counters``, numbers that only grow, for /metrics: promptTokens (computed),
+        predictedTokens, cellsSaved (prompt tokens taken from the prefix cache), prefixHits,
+        evictions, decodeFailures, contextRebuilds, steps, stepSeconds, decodeSeconds.
+        """
 
     def close(self, timeout: float) -> bool:
         """Stop the thread and free the context; False if it did not stop in time (seconds)."""

@@ -1,0 +1,1 @@
+"""The engine: one llama.cpp context, one thread, many sequences."""
