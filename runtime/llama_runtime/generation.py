@@ -143,6 +143,10 @@ class TokenStream(Protocol):
     cancels: the sequence and its cells are free within one step.
     """
 
+    @property
+    def timings(self) -> Timings:
+        """What is known so far: a stop string ends a stream before its Finished."""
+
     def __aiter__(self) -> AsyncIterator[Token | Finished]: ...
 
     async def aclose(self) -> None: ...
