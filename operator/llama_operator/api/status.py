@@ -1,0 +1,216 @@
+"""`status` of a LlamaDeployment: what the operator saw. Written by the operator alone."""
+
+from __future__ import annotations
+
+from typing import Annotated, Literal
+
+from pydantic import ConfigDict, Field
+
+from llama_operator.api.base import Resource, Timestamp
+
+
+class StatusPart(Resource):
+    """A part of the status. Fields of a newer version are ignored when it is read."""
+
+    model_config = ConfigDict(extra="ignore")
+
+
+class Condition(StatusPart):
+    """One aspect of the state, as metav1.Condition."""
+
+    type: Annotated[str, Field(max_length=316)]
+    """Ready, Reconciling, Stalled, ModelLoaded, NUMAAligned, GPUOffloaded or RestartHalted."""
+
+    status: Literal["True", "False", "Unknown"]
+    """Whether it is so."""
+
+    observed_generation: Annotated[int, Field(ge=0)] | None = None
+    """Generation of the resource that this is about."""
+
+    last_transition_time: Timestamp
+    """When status changed last."""
+
+    reason: Annotated[str, Field(min_length=1, max_length=1024)]
+    """Why, in one CamelCase word."""
+
+    message: Annotated[str, Field(max_length=32_768)] = ""
+    """Why, in a sentence that says what to do next."""
+
+
+class KvStatus(StatusPart):
+    """The KV cache of one pod."""
+
+    context_tokens: int | None = None
+    """Cells of the cache."""
+
+    bytes_estimated: int | None = None
+    """Size of the cache computed from the model's shape."""
+
+    bytes_actual: int | None = None
+    """Size of the cache that the pods report."""
+
+    span_ratio: float | None = None
+    """The worst of the pods: part of the cells under attention that hold nothing."""
+
+
+class RestartStatus(StatusPart):
+    """The scheduled restarts."""
+
+    next_time: Timestamp | None = None
+    """When the next window opens, jitter included."""
+
+    last_schedule_time: Timestamp | None = None
+    """When the last window opened."""
+
+    last_completion_time: Timestamp | None = None
+    """When the last run was complete."""
+
+    skipped: int | None = None
+    """Pods that the last window did not reach."""
+
+    message: str | None = None
+    """What the last run did, in a sentence."""
+
+
+class Measurement(StatusPart):
+    """What a pod measured of itself."""
+
+    span_ratio: float | None = None
+    """Part of the cells under attention that hold nothing."""
+
+    decode_tokens_per_second: float | None = None
+    """Decode speed of one sequence."""
+
+    memory_bytes: int | None = None
+    """Resident memory."""
+
+
+class LastRestart(StatusPart):
+    """The pod's last restart."""
+
+    time: Timestamp
+    """When it began."""
+
+    reason: str
+    """Why, in one CamelCase word."""
+
+    method: str
+    """Compact, Container or Pod."""
+
+    before: Measurement | None = None
+    """What the pod measured before."""
+
+    after: Measurement | None = None
+    """What it measured afterwards."""
+
+    downtime_seconds: float | None = None
+    """How long the pod was not Ready."""
+
+
+class Retry(StatusPart):
+    """The pod was refused and is tried again later."""
+
+    count: int
+    """Refusals in a row."""
+
+    next_time: Timestamp
+    """When the next try may be."""
+
+    reason: str | None = None
+    """The kubelet's reason, such as TopologyAffinityError."""
+
+    node: str | None = None
+    """The node that refused."""
+
+
+class PodStatus(StatusPart):
+    """One pod."""
+
+    name: Annotated[str, Field(max_length=253)]
+    """Name of the pod."""
+
+    uid: str | None = None
+    """UID of the pod."""
+
+    node: str | None = None
+    """Node on which it runs."""
+
+    ready: bool = False
+    """Whether it serves."""
+
+    numa_node: int | None = None
+    """NUMA node that holds its CPUs."""
+
+    numa_verdict: str | None = None
+    """What the runtime found: Aligned, CpusSpanNodes, MemsSpanNodes, GpuRemote, MemoryRemote,
+    SingleNode or Unknown."""
+
+    span_ratio: float | None = None
+    """Part of the cells under attention that hold nothing."""
+
+    sequences: int | None = None
+    """Sequences that ran when this was written."""
+
+    retry: Retry | None = None
+    """Set while a refused pod waits for its next try."""
+
+    last_restart: LastRestart | None = None
+    """The pod's last restart."""
+
+
+class LlamaDeploymentStatus(StatusPart):
+    """What the operator saw last."""
+
+    observed_generation: int | None = None
+    """Generation of the resource that the operator has acted on."""
+
+    replicas: int | None = None
+    """Pods that exist."""
+
+    ready_replicas: int | None = None
+    """Pods that serve."""
+
+    updated_replicas: int | None = None
+    """Pods made from the current spec."""
+
+    ready: str | None = None
+    """Pods that serve, of those asked for, as `1/2`."""
+
+    selector: str | None = None
+    """Label selector of the pods, for the scale subresource."""
+
+    model: str | None = None
+    """The model's id at /v1/models."""
+
+    runtime_image: str | None = None
+    """Image the pods run. An upgrade of the operator does not change it."""
+
+    kv: KvStatus | None = None
+    """The KV cache of one pod."""
+
+    restart: RestartStatus | None = None
+    """The scheduled restarts."""
+
+    conditions: Annotated[
+        tuple[Condition, ...],
+        Field(
+            max_length=32,
+            json_schema_extra={
+                "x-kubernetes-list-type": "map",
+                "x-kubernetes-list-map-keys": ["type"],
+            },
+        ),
+    ] = ()
+    """Ready, Reconciling and Stalled as kstatus reads them, and what else there is to say."""
+
+    pods: Annotated[
+        tuple[PodStatus, ...],
+        Field(
+            max_length=1000,
+            json_schema_extra={
+                "x-kubernetes-list-type": "map",
+                "x-kubernetes-list-map-keys": ["name"],
+            },
+        ),
+    ] = ()
+    """One row for each pod."""

@@ -1,0 +1,48 @@
+"""Durations and quantities: from the user's text to numbers, and back."""
+
+from __future__ import annotations
+
+import re
+from decimal import Decimal
+
+from kubernetes.utils import quantity as kubernetes_quantity
+
+DURATION_PATTERN = r"^([0-9]{1,4}h)?([0-9]{1,5}m)?([0-9]{1,6}s)?$"
+"""Go's duration syntax without fractions; also used, as it is, in the CRD's rules."""
+
+_DURATION = re.compile(DURATION_PATTERN)
+
+
+def parse_duration(text: str) -> int:
+    """Seconds of a duration such as `2h`, `5m`, `90s` or `1h30m`.
+
+    Raises ValueError when the text is no such duration.
+    """
+    match = _DURATION.match(text)
+    if not text or match is None:
+        raise ValueError(f"{text!r} is not a duration: write it as 2h, 5m, 90s or 1h30m.")
+    hours, minutes, seconds = (int(part[:-1]) if part else 0 for part in match.groups())
+    return hours * 3600 + minutes * 60 + seconds
+
+
+def format_duration(seconds: int) -> str:
+    """The shortest text that `parse_duration` reads back: 5400 gives `1h30m`, 0 gives `0s`."""
+    if seconds < 0:
+        raise ValueError(f"A duration cannot be negative: {seconds} s.")
+    minutes, rest = divmod(seconds, 60)
+    hours, minutes = divmod(minutes, 60)
+    parts = ((hours, "h"), (minutes, "m"), (rest, "s"))
+    return "".join(f"{value}{unit}" for value, unit in parts if value) or "0s"
+
+
+def parse_quantity(quantity: int | str) -> Decimal:
+    """The number that a Kubernetes quantity stands for: `500m` is 0.5, `1Ki` is 1024.
+
+    Raises ValueError when it is no quantity.
+    """
+    try:
+        return Decimal(kubernetes_quantity.parse_quantity(quantity))  # type: ignore[no-untyped-call]
+    except ValueError as error:
+        raise ValueError(
+            f"{quantity!r} is not a Kubernetes quantity: write it as 2, 500m or 8Gi."
+        ) from error
