@@ -79,6 +79,7 @@ class Settings(BaseSettings):
     port: int = Field(default=8080, ge=0, le=65535)
     management_port: int = Field(default=8081, ge=0, le=65535)
     termination_log: Path = Path("/dev/termination-log")
+    log_level: Literal["debug", "info", "warning", "error"] = "info"
 
     @field_validator("model_sha256", mode="before")
     @classmethod
