@@ -1,0 +1,186 @@
+"""An exact account of the cells of llama.cpp's KV cache.
+
+llama.cpp has no public call for the number of used cells or the highest one, so
+its bookkeeping is followed here: which cells find_slot takes, and which ones
+seq_rm and seq_cp free or share (src/llama-kv-cache.cpp). The tests compare both.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+
+import numpy as np
+import numpy.typing as npt
+
+Cells = npt.NDArray[np.int32]
+
+
+class _Stream:
+    """One ring of cells: all sequences share it (Unified), or each has its own."""
+
+    def __init__(self, size: int) -> None:
+        self.owners = np.zeros(size, np.uint16)
+        self.used = 0
+        self.span = 0
+        self._head = 0
+
+    def take(self, count: int) -> Cells:
+        """The cells that find_slot and apply_ubatch give to a micro batch of ``count`` tokens."""
+        # Enough unused cells below: start from the beginning, to fill it.
+        start = 0 if self._head > self.used + 2 * count else self._head
+        window = self.owners[start : start + count]
+        if len(window) == count and not window.any():
+            cells = np.arange(start, start + count, dtype=np.int32)
+        else:
+            behind = np.flatnonzero(self.owners[start:] == 0) + start
+            before = np.flatnonzero(self.owners[:start] == 0)
+            cells = np.concatenate((behind, before))[:count].astype(np.int32)
+        if len(cells) < count:
+            raise ValueError(f"{count} cells are wanted, but only {len(cells)} are free.")
+        self.owners[cells] = 1
+        self.used += count
+        self.span = max(self.span, int(cells.max()) + 1)
+        self._head = int(cells[-1]) + 1
+        return cells
+
+    def share(self, cells: Cells) -> None:
+        self.owners[cells] += 1
+
+    def give_back(self, cells: Cells) -> None:
+        self.owners[cells] -= 1
+        freed = cells[self.owners[cells] == 0]
+        if not len(freed):
+            return
+        self.used -= len(freed)
+        self._head = min(self._head, int(freed.min()))
+        if int(freed.max()) + 1 == self.span:
+            occupied = np.flatnonzero(self.owners[: self.span])
+            self.span = int(occupied[-1]) + 1 if len(occupied) else 0
+
+    def become_copy_of(self, source: _Stream, cells: Cells) -> None:
+        """The whole stream is overwritten, the place of the next search included."""
+        self.owners[:] = 0
+        self.owners[cells] = 1
+        self.used = len(cells)
+        self.span = int(cells.max()) + 1 if len(cells) else 0
+        self._head = source._head
+
+
+class KVAccount:
+    """Cells of each sequence and of the whole cache, as llama.cpp has them.
+
+    ``cells`` is the whole cache: one ring of that size in the Unified layout, else
+    one ring of cells / max_sequences for each sequence. A sliding-window model's
+    second cache is not counted: this is the one that keeps every position.
+    """
+
+    def __init__(
+        self, *, cells: int, max_sequences: int, unified: bool, micro_batch_size: int
+    ) -> None:
+        self.capacity = cells
+        self._unified = unified
+        self._micro_batch_size = micro_batch_size
+        streams, size = (1, cells) if unified else (max_sequences, cells // max_sequences)
+        self._streams = [_Stream(size) for _ in range(streams)]
+        # The cell of each position; grown as needed, the first _lengths[sequence] are valid.
+        self._cells: list[Cells] = [np.zeros(0, np.int32) for _ in range(max_sequences)]
+        self._lengths = [0] * max_sequences
+
+    @property
+    def used(self) -> int:
+        """Cells that hold something, each counted once."""
+        return sum(stream.used for stream in self._streams)
+
+    @property
+    def span(self) -> int:
+        """Cells up to the highest used one, in every ring: attention looks at these."""
+        return sum(stream.span for stream in self._streams)
+
+    @property
+    def free(self) -> int:
+        return self.capacity - self.used
+
+    def stream_state(self, sequence: int) -> tuple[int, int]:
+        """(span, used) of the ring that holds the sequence, as find_slot's debug line has them."""
+        stream = self._stream(sequence)
+        return stream.span, stream.used
+
+    def length(self, sequence: int) -> int:
+        """Cells of one sequence, shared ones included; the next position is this number."""
+        return self._lengths[sequence]
+
+    def distinct(self, sequences: Iterable[int]) -> int:
+        """Cells that these sequences hold together, shared ones counted once."""
+        if not self._unified:
+            return sum(self._lengths[sequence] for sequence in sequences)
+        held = np.zeros(self.capacity, bool)
+        for sequence in sequences:
+            held[self._view(sequence)] = True
+        return int(np.count_nonzero(held))
+
+    def append(self, rows: Sequence[tuple[int, int]]) -> None:
+        """A batch was decoded: (sequence, tokens) in the order of the batch."""
+        if not self._unified:
+            for sequence, count in rows:
+                self._extend(sequence, self._streams[sequence].take(count))
+            return
+        stream = self._streams[0]
+        for micro_batch in _split(rows, self._micro_batch_size):
+            cells = stream.take(sum(count for _, count in micro_batch))
+            end = 0
+            for sequence, count in micro_batch:
+                begin, end = end, end + count
+                self._extend(sequence, cells[begin:end])
+
+    def copy(self, source: int, target: int, keep: int) -> None:
+        """Context.copy: the target becomes the first ``keep`` positions of the source."""
+        if self._unified:
+            self.cut(target, 0)
+            shared = self._view(source)[:keep]
+            self._streams[0].share(shared)
+            self._extend(target, shared)
+        else:
+            cells = self._view(source)
+            self._streams[target].become_copy_of(self._streams[source], cells)
+            self._lengths[target] = 0
+            self._extend(target, cells)
+            self.cut(target, keep)
+
+    def cut(self, sequence: int, keep: int) -> None:
+        """Context.cut: positions from ``keep`` on are gone."""
+        removed = self._view(sequence)[keep:]
+        if len(removed):
+            self._stream(sequence).give_back(removed)
+            self._lengths[sequence] = keep
+
+    def _stream(self, sequence: int) -> _Stream:
+        return self._streams[0 if self._unified else sequence]
+
+    def _view(self, sequence: int) -> Cells:
+        return self._cells[sequence][: self._lengths[sequence]]
+
+    def _extend(self, sequence: int, cells: Cells) -> None:
+        begin = self._lengths[sequence]
+        end = begin + len(cells)
+        if end > len(self._cells[sequence]):
+            grown = np.zeros(max(end, 2 * len(self._cells[sequence]), 256), np.int32)
+            grown[:begin] = self._cells[sequence][:begin]
+            self._cells[sequence] = grown
+        self._cells[sequence][begin:end] = cells
+        self._lengths[sequence] = end
+
+
+def _split(rows: Sequence[tuple[int, int]], size: int) -> list[list[tuple[int, int]]]:
+    """llama_batch_allocr::split_simple: the batch in pieces of ``size`` tokens."""
+    pieces: list[list[tuple[int, int]]] = []
+    room = 0
+    for sequence, count in rows:
+        while count:
+            if not room:
+                pieces.append([])
+                room = size
+            part = min(count, room)
+            pieces[-1].append((sequence, part))
+            count -= part
+            room -= part
+    return pieces
