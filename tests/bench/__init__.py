@@ -1,0 +1,1 @@
+"""Benches: each prints a table and writes build/bench/NAME.json."""

@@ -1,0 +1,1 @@
+"""The runtime beside llama-server, llama_cpp.server and llama-batched-bench."""
