@@ -1,0 +1,78 @@
+"""What the endpoints serve: the loaded model, by its public name."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from dataclasses import dataclass, field
+
+from starlette.requests import Request
+
+from llama_runtime.api.errors import APIError, invalid
+from llama_runtime.api.template import ChatTemplate, load_template
+from llama_runtime.generation import Engine
+from llama_runtime.version import VERSION
+
+FINGERPRINT = f"llama-runtime-{VERSION}"
+
+
+@dataclass(frozen=True)
+class ServedModel:
+    """``template`` None: the model can't chat, and ``no_chat`` says why."""
+
+    alias: str
+    engine: Engine
+    template: ChatTemplate | None
+    no_chat: str
+    created: int = field(default_factory=lambda: int(time.time()))
+
+    @classmethod
+    def of(cls, alias: str, engine: Engine) -> ServedModel:
+        template, no_chat = load_template(
+            engine.chat_template, bos_token=engine.bos_token, eos_token=engine.eos_token
+        )
+        return cls(alias, engine, template, no_chat)
+
+    def check_name(self, name: str | None) -> None:
+        """A request may leave the model out; it must not name another."""
+        if name is not None and name != self.alias:
+            raise APIError(
+                404,
+                f"The model '{name}' is not served here: use '{self.alias}'.",
+                code="model_not_found",
+                param="model",
+            )
+
+    def check_tokens(self, tokens: tuple[int, ...], param: str) -> tuple[int, ...]:
+        size = self.engine.vocabulary.size
+        if not tokens:
+            raise invalid(f"{param}: it has no tokens: send some text", param)
+        if min(tokens) < 0 or max(tokens) >= size:
+            raise invalid(f"{param}: token ids go from 0 to {size - 1}", param)
+        return tokens
+
+    def check_choices(self, count: int) -> None:
+        """More generations than can ever run and wait together would be refused for ever."""
+        status = self.engine.status()
+        most = _number(status, "kv", "maxSequences") + _number(status, "requests", "queueLimit")
+        if count > most:
+            raise invalid(
+                f"The request asks for {count} answers, but at most {most} can run and wait: "
+                "ask for fewer (n, prompts).",
+                "n",
+            )
+
+
+# Raises NotServing while there is no model to serve.
+ModelSource = Callable[[], ServedModel]
+
+
+def served_model(request: Request) -> ServedModel:
+    source: ModelSource = request.app.state.model_source
+    return source()
+
+
+def _number(status: dict[str, object], part: str, key: str) -> int:
+    values = status[part]
+    value = values.get(key) if isinstance(values, dict) else None
+    return value if isinstance(value, int) else 0
