@@ -46,7 +46,7 @@ def prepare(policy: NUMAPolicy, root: Path = Path("/")) -> Binding:
 
 
 def observe(policy: NUMAPolicy, root: Path = Path("/")) -> NumaReport:
-    """Read everything anew and judge it. Takes milliseconds, and about 25 ms for each GiB
+    """Read everything anew and judge it. Takes milliseconds, and about 15 ms for each GiB
     of resident 4-KiB pages: call it outside the event loop."""
     cpus = allowed_cpus(root)
     prepared = _prepared or Prepared(find_gpus(root), Binding(cpus))

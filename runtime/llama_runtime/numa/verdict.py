@@ -102,19 +102,21 @@ def decide(seen: Observation, cpu_nodes: frozenset[int], ratio: float | None) ->
     known, unknown = split_gpus(seen.gpus)
     if len(seen.topology.cpus) == 1:
         return "SingleNode"
-    if not cpu_nodes or not seen.mems:
-        return "Unknown"
     if len(cpu_nodes) > 1:
         return "CpusSpanNodes"
     if len(seen.mems) > 1:
         return "MemsSpanNodes"
-    if known - cpu_nodes:
+    if cpu_nodes and known - cpu_nodes:
         return "GpuRemote"
-    if seen.mems != cpu_nodes or (ratio is not None and ratio < LOCAL_RATIO):
+    if cpu_nodes and seen.mems and (seen.mems != cpu_nodes or below(ratio)):
         return "MemoryRemote"
-    if unknown or ratio is None:
+    if not cpu_nodes or not seen.mems or unknown or ratio is None:
         return "Unknown"
     return "Aligned"
+
+
+def below(ratio: float | None) -> bool:
+    return ratio is not None and ratio < LOCAL_RATIO
 
 
 def local_ratio(seen: Observation) -> float | None:

@@ -66,9 +66,13 @@ def machine(tmp_path: Path) -> Machine:
 @pytest.fixture(scope="session")
 def nvml(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A library that answers as FAKE_NVML_* in the environment say."""
+    return build_nvml(tmp_path_factory.mktemp("nvml"))
+
+
+def build_nvml(folder: Path) -> Path:
     compiler = shutil.which("cc")
     assert compiler, "no C compiler: install gcc to test against NVML's C API"
-    library = tmp_path_factory.mktemp("nvml") / "libnvidia-ml.so.1"
+    library = folder / "libnvidia-ml.so.1"
     source = Path(__file__).with_name("fake_nvml.c")
     subprocess.run([compiler, "-shared", "-fPIC", "-Wall", "-o", library, source], check=True)
     return library
