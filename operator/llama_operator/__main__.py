@@ -1,0 +1,101 @@
+"""Starts the operator: the watches of kopf, the controller, /healthz and /metrics."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import os
+import sys
+from collections.abc import Sequence
+
+import aiohttp
+import kopf
+from kubernetes.aio.config import ConfigException
+
+from llama_operator.controller import Controller
+from llama_operator.handlers import build_registry, build_settings
+from llama_operator.kube import LLAMA_DEPLOYMENT, ApiException, Kubernetes, connect
+from llama_operator.runtime_client import new_session
+from llama_operator.settings import Settings, parse_settings
+from llama_operator.web import health_app, metrics_app, serving
+
+logger = logging.getLogger("llama_operator")
+
+
+class CannotStart(Exception):
+    """Something that the operator needs is not there; the message says what to do."""
+
+
+async def run(settings: Settings) -> None:
+    """Run until SIGTERM or SIGINT.
+
+    Raises CannotStart, and what ends a watch for good: whoever started the operator starts
+    it again, and it goes on from what it finds.
+    """
+    try:
+        api_client = await connect()
+    except ConfigException as error:
+        raise CannotStart(
+            f"No cluster was found: {error}. Run in a pod or set KUBECONFIG."
+        ) from error
+    async with api_client, new_session() as session:
+        kubernetes = Kubernetes(api_client)
+        await _check_crd(kubernetes)
+        started = asyncio.Event()
+        controller = Controller(
+            kubernetes, session, settings, instance=os.environ.get("HOSTNAME") or "llama-operator"
+        )
+        async with (
+            serving(health_app(controller.cache.lag, started), settings.health_port),
+            serving(metrics_app(), settings.metrics_port),
+            asyncio.TaskGroup() as group,
+        ):
+            work = group.create_task(controller.run())
+            try:
+                await kopf.operator(
+                    registry=build_registry(controller),
+                    settings=build_settings(),
+                    standalone=True,
+                    clusterwide=not settings.namespaces,
+                    namespaces=settings.namespaces,
+                    ready_flag=started,
+                )
+            finally:
+                work.cancel()
+
+
+async def _check_crd(kubernetes: Kubernetes) -> None:
+    try:
+        served = await kubernetes.serves(LLAMA_DEPLOYMENT)
+    except (ApiException, aiohttp.ClientError, TimeoutError) as error:
+        raise CannotStart(f"The API server does not answer: {error}. Look at it.") from error
+    if not served:
+        raise CannotStart(
+            f"The API server does not know {LLAMA_DEPLOYMENT.plural}: "
+            "apply the CRD of this version (kubectl apply --server-side -f crds/)."
+        )
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """The program. 0 after SIGTERM, 1 when it cannot start or go on, 2 for a bad flag."""
+    settings = parse_settings(arguments)
+    logging.basicConfig(
+        level=settings.log_level.upper(),
+        format="%(asctime)s %(levelname)s %(name)s: %(message)s",
+        stream=sys.stderr,
+    )
+    logging.getLogger("kopf").setLevel(logging.WARNING)
+    logging.getLogger("asyncio").setLevel(logging.WARNING)
+    try:
+        asyncio.run(run(settings))
+    except CannotStart as error:
+        logger.error("%s", error)
+        return 1
+    except Exception:
+        logger.exception("The operator cannot go on; whoever started it should start it again.")
+        return 1
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,52 @@
+"""What `decide` can ask for. `act` carries it out, in the order given."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Literal
+
+from llama_operator.names import Manifest
+
+
+@dataclass(frozen=True, slots=True)
+class Create:
+    """Make an object; one that exists already is never overwritten."""
+
+    manifest: Manifest
+
+
+@dataclass(frozen=True, slots=True)
+class Apply:
+    """Give an object of ours back the fields that we set; other fields stay as they are."""
+
+    manifest: Manifest
+    why: str
+
+
+@dataclass(frozen=True, slots=True)
+class DeletePod:
+    """Delete the pod with this UID and no other of its name."""
+
+    namespace: str
+    name: str
+    uid: str
+    reason: str
+    message: str
+
+
+@dataclass(frozen=True, slots=True)
+class RecordEvent:
+    """Tell the user of a change, once."""
+
+    type: Literal["Normal", "Warning"]
+    reason: str
+    action: str
+    message: str
+
+
+Action = Create | Apply | DeletePod
+
+
+def object_name(manifest: Manifest) -> str:
+    """Kind and name, such as `Pod chat-0`."""
+    return f"{manifest['kind']} {manifest['metadata']['name']}"

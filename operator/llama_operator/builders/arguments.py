@@ -1,0 +1,65 @@
+"""The runtime's flags; docs/architecture.md lists them."""
+
+from __future__ import annotations
+
+from llama_operator.api import LlamaDeployment, parse_claim_source, parse_duration
+from llama_operator.builders.volumes import API_KEY_FILE, model_mount_path
+
+HTTP_PORT = 8080
+MANAGEMENT_PORT = 8081
+DRAIN_DELAY_SECONDS = 5
+
+
+def build_arguments(resource: LlamaDeployment) -> list[str]:
+    """One `--flag=value` for every setting, so that `kubectl describe pod` shows all of it.
+
+    Raises ValueError when the model's source is not a file on a claim.
+    """
+    spec = resource.spec
+    source = parse_claim_source(spec.model.source)
+    flags: dict[str, object] = {
+        "model-path": f"{model_mount_path(source)}/{source.path}",
+        "model-alias": model_alias(resource),
+        "model-sha256": spec.model.sha256,
+        "kv-max-sequences": spec.kv.max_sequences,
+        "kv-context-per-sequence": spec.kv.context_per_sequence,
+        "kv-layout": spec.kv.layout,
+        "kv-total-context": spec.kv.total_context,
+        "kv-type-k": spec.kv.type_k,
+        "kv-type-v": spec.kv.type_v,
+        "engine-gpu-layers": spec.engine.gpu_layers,
+        "engine-batch-size": spec.engine.batch_size,
+        "engine-micro-batch-size": spec.engine.micro_batch_size,
+        "engine-flash-attention": spec.engine.flash_attention,
+        "engine-threads": spec.engine.threads,
+        "engine-split-mode": spec.engine.split_mode,
+        "engine-tensor-split": _tensor_split(spec.engine.tensor_split),
+        "server-queue-limit": spec.server.queue_limit,
+        "server-api-key-file": API_KEY_FILE if spec.server.api_key_secret_ref else None,
+        "numa-policy": spec.numa.policy,
+        "drain-timeout": parse_duration(spec.rollout.drain_timeout),
+        "drain-delay": DRAIN_DELAY_SECONDS,
+        "host": "0.0.0.0",
+        "port": HTTP_PORT,
+        "management-port": MANAGEMENT_PORT,
+        "termination-log": "/dev/termination-log",
+    }
+    arguments = [
+        f"--{flag}={_literal(str(value))}" for flag, value in flags.items() if value is not None
+    ]
+    mmap = "--no-engine-mmap" if spec.numa.policy == "Required" else "--engine-mmap"
+    return [*arguments, mmap]
+
+
+def model_alias(resource: LlamaDeployment) -> str:
+    """The model's id at /v1/models."""
+    return resource.spec.model.alias or resource.metadata.name
+
+
+def _tensor_split(shares: tuple[float, ...] | None) -> str | None:
+    return ",".join(f"{share:g}" for share in shares) if shares else None
+
+
+def _literal(value: str) -> str:
+    """Kubernetes expands `$(NAME)` in arguments; `$$(` stands for `$(`."""
+    return value.replace("$(", "$$(")

@@ -1,0 +1,45 @@
+"""What a pod mounts: the model's claim, the API keys and a place for temporary files."""
+
+from __future__ import annotations
+
+from llama_operator.api import ClaimSource, LlamaDeployment, parse_claim_source
+from llama_operator.names import Manifest
+
+API_KEY_DIRECTORY = "/etc/llama-runtime/api-keys"
+API_KEY_FILE = f"{API_KEY_DIRECTORY}/keys"
+
+
+def model_mount_path(source: ClaimSource) -> str:
+    """Where the model's claim is mounted, read-only."""
+    return f"/models/{source.claim}"
+
+
+def build_volumes(resource: LlamaDeployment) -> tuple[list[Manifest], list[Manifest]]:
+    """The pod's volumes and the container's mounts of them.
+
+    Raises ValueError when the model's source is not a file on a claim.
+    """
+    source = parse_claim_source(resource.spec.model.source)
+    volumes: list[Manifest] = [
+        {
+            "name": "model",
+            "persistentVolumeClaim": {"claimName": source.claim, "readOnly": True},
+        },
+        {"name": "tmp", "emptyDir": {}},
+    ]
+    mounts: list[Manifest] = [
+        {"name": "model", "mountPath": model_mount_path(source), "readOnly": True},
+        {"name": "tmp", "mountPath": "/tmp"},
+    ]
+    if (keys := resource.spec.server.api_key_secret_ref) is not None:
+        volumes.append(
+            {
+                "name": "api-keys",
+                "secret": {
+                    "secretName": keys.name,
+                    "items": [{"key": keys.key, "path": "keys"}],
+                },
+            }
+        )
+        mounts.append({"name": "api-keys", "mountPath": API_KEY_DIRECTORY, "readOnly": True})
+    return volumes, mounts

@@ -1,0 +1,90 @@
+"""What kopf is told to watch, and how its events reach the cache and the queue.
+
+Only `on.event` and `index` are used: they write nothing to the objects, neither
+annotations nor finalizers. kopf runs `index` for every object before the first `on.event`,
+so nothing is decided before everything was listed once.
+"""
+
+from __future__ import annotations
+
+import os
+from typing import Any
+
+import kopf
+
+from llama_operator.api import GROUP, PLURAL, VERSION
+from llama_operator.controller import Controller
+from llama_operator.kube import OWNED, WATCHED, Kind
+from llama_operator.names import OWNED_SELECTOR, Manifest
+
+SERVER_SECONDS = 300
+CLIENT_SECONDS = 310
+CONNECT_SECONDS = 10
+REQUEST_SECONDS = 30
+
+
+def build_settings() -> kopf.OperatorSettings:
+    """Settings of kopf: watches that cannot go silent, server-side selection, no scanning.
+
+    Without scanning kopf needs no rights on CRDs and namespaces.
+    """
+    settings = kopf.OperatorSettings()
+    settings.posting.enabled = False
+    settings.peering.standalone = True
+    settings.scanning.disabled = True
+    settings.networking.request_timeout = REQUEST_SECONDS
+    settings.networking.connect_timeout = CONNECT_SECONDS
+    settings.watching.server_timeout = SERVER_SECONDS
+    settings.watching.client_timeout = CLIENT_SECONDS
+    settings.watching.connect_timeout = CONNECT_SECONDS
+    for kind in OWNED.values():
+        settings.watching.label_selectors[_selector(kind)] = OWNED_SELECTOR
+    return settings
+
+
+def build_registry(controller: Controller) -> kopf.OperatorRegistry:
+    """The handlers of every watched kind."""
+    registry = kopf.OperatorRegistry()
+    for kind in WATCHED.values():
+        _register(registry, controller, kind)
+
+    async def close(**_: Any) -> None:
+        controller.close()
+
+    kopf.on.login(registry=registry)(_login)
+    kopf.on.cleanup(registry=registry)(close)
+    return registry
+
+
+def _login(**kwargs: Any) -> kopf.ConnectionInfo | None:
+    """As `kube.connect` does: the cluster around this pod, else the kubeconfig's."""
+    if os.environ.get("KUBERNETES_SERVICE_HOST"):
+        return kopf.login_with_service_account(**kwargs)
+    return kopf.login_via_client(**kwargs)
+
+
+def _register(registry: kopf.OperatorRegistry, controller: Controller, kind: Kind) -> None:
+    def remember(body: kopf.Body, **_: Any) -> None:
+        controller.seen(_manifest(kind, dict(body)))
+
+    async def notice(event: kopf.RawEvent, **_: Any) -> None:
+        manifest = _manifest(kind, dict(event["object"]))
+        if event["type"] == "DELETED":
+            controller.gone(manifest)
+        else:
+            controller.changed(manifest, listed=event["type"] is None)
+
+    selector = _selector(kind)
+    kopf.index(*selector, registry=registry, id=f"remember-{kind.plural}")(remember)
+    kopf.on.event(*selector, registry=registry, id=f"notice-{kind.plural}")(notice)
+
+
+def _selector(kind: Kind) -> tuple[str, str, str]:
+    if kind.plural == PLURAL:
+        return GROUP, VERSION, PLURAL
+    return kind.group, kind.api_version.rpartition("/")[2], kind.plural
+
+
+def _manifest(kind: Kind, body: dict[str, Any]) -> Manifest:
+    """The object; those of a list come without apiVersion and kind."""
+    return {**body, "apiVersion": kind.api_version, "kind": kind.kind}

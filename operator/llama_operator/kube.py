@@ -1,0 +1,182 @@
+"""The Kubernetes API as plain dicts, through the official asynchronous client.
+
+Its typed models are passed by: they validate what the API server has validated already,
+at twice the cost, and refuse objects of a newer version.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+from dataclasses import dataclass
+from typing import Any, Final
+from urllib.parse import quote, urlencode
+
+import aiohttp
+from kubernetes.aio import client, config
+
+from llama_operator import api
+from llama_operator.metrics import API_REQUESTS
+from llama_operator.names import FIELD_MANAGER, OWNED_SELECTOR, Manifest
+
+REQUEST_SECONDS: Final = 30
+PAGE: Final = 500
+
+ApiException = client.ApiException
+
+
+@dataclass(frozen=True, slots=True)
+class Kind:
+    """A kind of object and where the API server keeps it."""
+
+    kind: str
+    api_version: str
+    plural: str
+    label_selector: str = ""
+
+    @property
+    def group(self) -> str:
+        """The API group; empty for the core group."""
+        return self.api_version.rpartition("/")[0]
+
+    def path(self, namespace: str | None, name: str | None = None, part: str = "") -> str:
+        """The URL path of one object, of its subresource, or of the collection."""
+        prefix = "/apis/" if self.group else "/api/"
+        scope = f"/namespaces/{quote(namespace)}" if namespace else ""
+        tail = f"/{quote(name)}" if name else ""
+        subresource = f"/{part}" if part else ""
+        return f"{prefix}{self.api_version}{scope}/{self.plural}{tail}{subresource}"
+
+
+LLAMA_DEPLOYMENT: Final = Kind(api.KIND, api.API_VERSION, api.PLURAL)
+POD: Final = Kind("Pod", "v1", "pods", OWNED_SELECTOR)
+SERVICE: Final = Kind("Service", "v1", "services", OWNED_SELECTOR)
+POD_DISRUPTION_BUDGET: Final = Kind(
+    "PodDisruptionBudget", "policy/v1", "poddisruptionbudgets", OWNED_SELECTOR
+)
+EVENT: Final = Kind("Event", "events.k8s.io/v1", "events")
+
+OWNED: Final = {kind.kind: kind for kind in (POD, SERVICE, POD_DISRUPTION_BUDGET)}
+WATCHED: Final = {LLAMA_DEPLOYMENT.kind: LLAMA_DEPLOYMENT, **OWNED}
+
+
+async def connect() -> client.ApiClient:
+    """A client for the cluster around this pod, else for the one of the kubeconfig.
+
+    Raises kubernetes.aio.config.ConfigException when there is neither.
+    """
+    configuration = client.Configuration()
+    if os.environ.get("KUBERNETES_SERVICE_HOST"):
+        config.load_incluster_config(  # type: ignore[no-untyped-call]
+            client_configuration=configuration
+        )
+    else:
+        await config.load_kube_config(  # type: ignore[no-untyped-call]
+            client_configuration=configuration, persist_config=False
+        )
+    return client.ApiClient(configuration)
+
+
+class Kubernetes:
+    """Requests to the API server.
+
+    Every method raises ApiException when the server refuses, aiohttp.ClientError or
+    TimeoutError when it cannot be reached.
+    """
+
+    def __init__(self, api_client: client.ApiClient) -> None:
+        self._client = api_client
+        self._client.user_agent = FIELD_MANAGER
+
+    async def create(self, kind: Kind, manifest: Manifest) -> Manifest:
+        """Make an object that does not exist; 409 when it does. The object as it was made."""
+        namespace = manifest["metadata"]["namespace"]
+        query = {"fieldManager": FIELD_MANAGER, "fieldValidation": "Strict"}
+        return await self._request("POST", kind, kind.path(namespace), query, manifest)
+
+    async def apply(self, kind: Kind, manifest: Manifest, subresource: str = "") -> Manifest:
+        """Server-side apply: exactly these fields are ours. The object as it is then."""
+        metadata = manifest["metadata"]
+        path = kind.path(metadata["namespace"], metadata["name"], subresource)
+        query = {"fieldManager": FIELD_MANAGER, "fieldValidation": "Strict", "force": "true"}
+        return await self._request("PATCH", kind, path, query, manifest)
+
+    async def delete(self, kind: Kind, namespace: str, name: str, uid: str) -> Manifest:
+        """Begin to delete the object with this UID; 409 when the name is another's by now."""
+        body = {
+            "apiVersion": "v1",
+            "kind": "DeleteOptions",
+            "preconditions": {"uid": uid},
+        }
+        return await self._request("DELETE", kind, kind.path(namespace, name), {}, body)
+
+    async def get(self, kind: Kind, namespace: str, name: str) -> Manifest:
+        """One object; 404 when there is none."""
+        return await self._request("GET", kind, kind.path(namespace, name), {})
+
+    async def list(self, kind: Kind, namespace: str | None) -> tuple[list[Manifest], int]:
+        """All objects that the kind's selector selects, and the version of the list."""
+        query = {"limit": str(PAGE), "labelSelector": kind.label_selector}
+        items: list[Manifest] = []
+        while True:
+            page = await self._request("GET", kind, kind.path(namespace), query)
+            items.extend(
+                {"apiVersion": kind.api_version, "kind": kind.kind, **item}
+                for item in page["items"]
+            )
+            token = page["metadata"].get("continue")
+            if not token:
+                return items, int(page["metadata"]["resourceVersion"])
+            query["continue"] = token
+
+    async def serves(self, kind: Kind) -> bool:
+        """Whether the API server knows the kind."""
+        try:
+            found = await self._request("GET", kind, f"/apis/{kind.api_version}", {})
+        except ApiException as error:
+            if error.status == 404:
+                return False
+            raise
+        return any(item["name"] == kind.plural for item in found["resources"])
+
+    async def _request(
+        self,
+        method: str,
+        kind: Kind,
+        path: str,
+        query: dict[str, str],
+        body: Manifest | None = None,
+    ) -> Manifest:
+        content_type = "application/apply-patch+yaml" if method == "PATCH" else "application/json"
+        # The URL is built here: param_serialize would run every value of the body through
+        # its models' serializer.
+        _, url, headers, *_ = await self._client.param_serialize(
+            method,
+            path,
+            header_params={"Accept": "application/json", "Content-Type": content_type},
+            auth_settings=["BearerToken"],
+        )
+        sent = {name: value for name, value in query.items() if value}
+        response = await self._client.call_api(
+            method,
+            f"{url}?{urlencode(sent)}" if sent else url,
+            header_params=headers,
+            body=body,
+            _request_timeout=aiohttp.ClientTimeout(total=REQUEST_SECONDS),
+        )
+        raw: bytes = await response.read()  # type: ignore[no-untyped-call]
+        API_REQUESTS.labels(verb=method, kind=kind.kind, code=response.status).inc()
+        if not 200 <= response.status < 300:
+            text = raw.decode(errors="replace")
+            raise ApiException.from_response(http_resp=response, body=text, data=None)
+        answer: dict[str, Any] = json.loads(raw)
+        return answer
+
+
+def message_of(error: ApiException) -> str:
+    """The API server's own words, else the HTTP reason."""
+    try:
+        said = json.loads(error.body or "")
+    except ValueError:
+        return str(error.reason)
+    return str(said.get("message") or error.reason) if isinstance(said, dict) else str(said)

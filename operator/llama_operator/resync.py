@@ -1,0 +1,73 @@
+"""Full lists now and then: what the watches missed is found, and what they owe is known."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Callable, Sequence
+
+import aiohttp
+
+from llama_operator.cache import Cache
+from llama_operator.kube import WATCHED, ApiException, Kubernetes
+from llama_operator.metrics import MISSED_CHANGES, RESYNCS
+from llama_operator.names import Key
+
+logger = logging.getLogger(__name__)
+
+SETTLE_SECONDS = 1.0
+"""Between the first sign of a new list by the watch and our own: it comes in many pieces."""
+
+
+class Resync:
+    """Lists everything at an interval, and at once when a watch had to begin anew.
+
+    kopf lists again when a watch has lost its place (410 Gone) and does not tell of what
+    was deleted in between.
+    """
+
+    def __init__(
+        self,
+        kubernetes: Kubernetes,
+        cache: Cache,
+        *,
+        namespaces: Sequence[str],
+        interval: float,
+        add: Callable[[Key], None],
+    ) -> None:
+        self._kubernetes = kubernetes
+        self._cache = cache
+        self._scopes: tuple[str | None, ...] = tuple(namespaces) or (None,)
+        self._interval = interval
+        self._add = add
+        self._asked = asyncio.Event()
+
+    def ask(self) -> None:
+        """Have everything listed soon."""
+        self._asked.set()
+
+    async def run(self) -> None:
+        """Resync until cancelled; a failure is logged and the next one comes in its time."""
+        while True:
+            try:
+                await asyncio.wait_for(self._asked.wait(), self._interval)
+                await asyncio.sleep(SETTLE_SECONDS)
+            except TimeoutError:
+                pass
+            self._asked.clear()
+            try:
+                await self.once()
+            except (ApiException, aiohttp.ClientError, TimeoutError) as error:
+                logger.warning("Failed to list everything: %s", error)
+
+    async def once(self) -> None:
+        """List everything, take what is news, and have every LlamaDeployment looked at."""
+        news: set[Key] = set()
+        for kind in WATCHED.values():
+            for scope in self._scopes:
+                listed, listed_at = await self._kubernetes.list(kind, scope)
+                news |= self._cache.compare(kind.kind, scope, listed, listed_at)
+        RESYNCS.inc()
+        MISSED_CHANGES.inc(len(news))
+        for key in {*news, *self._cache.keys()}:
+            self._add(key)

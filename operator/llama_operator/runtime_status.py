@@ -1,0 +1,78 @@
+"""What a runtime says of itself: `GET :8081/status`, schema version 1 of docs/architecture.md."""
+
+from __future__ import annotations
+
+from enum import Enum
+from typing import Literal
+
+from pydantic import BaseModel, ConfigDict, ValidationError
+from pydantic.alias_generators import to_camel
+
+
+class _Part(BaseModel):
+    """Fields of a newer runtime are ignored; what is not known is None."""
+
+    model_config = ConfigDict(
+        alias_generator=to_camel, populate_by_name=True, extra="ignore", frozen=True
+    )
+
+
+class ModelReading(_Part):
+    alias: str | None = None
+    load_progress: float | None = None
+    loaded: bool | None = None
+
+
+class SequencesReading(_Part):
+    running: int | None = None
+    cached: int | None = None
+    free: int | None = None
+
+
+class KvReading(_Part):
+    context_tokens: int | None = None
+    bytes: int | None = None
+    span_ratio: float | None = None
+    sequences: SequencesReading = SequencesReading()
+
+
+class EngineReading(_Part):
+    gpu_layers: int | None = None
+    devices: tuple[str, ...] | None = None
+
+
+class NumaReading(_Part):
+    verdict: str | None = None
+    message: str | None = None
+    cpu_nodes: tuple[int, ...] | None = None
+
+
+class RuntimeStatus(_Part):
+    """The part of a runtime's status that the operator reads."""
+
+    version: Literal[1]
+    state: Literal["Starting", "Loading", "Serving", "Draining", "Failed"]
+    reason: str | None = None
+    message: str | None = None
+    model: ModelReading = ModelReading()
+    kv: KvReading = KvReading()
+    engine: EngineReading = EngineReading()
+    numa: NumaReading = NumaReading()
+
+
+class Unknown(Enum):
+    """Why there is no status of a runtime."""
+
+    NOT_ASKED = "not asked yet"
+    NO_ANSWER = "no answer that could be read"
+
+
+Reading = RuntimeStatus | Unknown
+
+
+def parse_runtime_status(body: bytes) -> Reading:
+    """The status in a response's body; NO_ANSWER when it is of another version or no status."""
+    try:
+        return RuntimeStatus.model_validate_json(body)
+    except ValidationError:
+        return Unknown.NO_ANSWER

@@ -1,0 +1,1 @@
+"""The status of a LlamaDeployment, built from what was observed. Pure."""

@@ -1,0 +1,79 @@
+"""The row of each pod."""
+
+from __future__ import annotations
+
+from llama_operator.api import PodStatus, Retry
+from llama_operator.names import pod_name
+from llama_operator.pods import Pod
+from llama_operator.runtime_status import RuntimeStatus, Unknown
+from llama_operator.status.look import Look
+
+
+def build_rows(look: Look) -> tuple[PodStatus, ...]:
+    """A row for every pod that exists or waits to be made, in order of the index."""
+    before = {row.name: row for row in look.previous.pods}
+    by_index = look.fleet.by_index()
+    rows = []
+    for index in sorted({*range(look.fleet.replicas), *by_index}):
+        name = pod_name(look.resource.metadata.name, index)
+        pod = by_index.get(index)
+        if pod is not None:
+            rows.append(_row(look, pod, before.get(name)))
+        else:
+            rows.append(PodStatus(name=name, retry=_pending_retry(look, before.get(name), name)))
+    return tuple(rows)
+
+
+def _row(look: Look, pod: Pod, before: PodStatus | None) -> PodStatus:
+    row = PodStatus(
+        name=pod.name,
+        uid=pod.uid,
+        node=pod.node,
+        ready=pod.ready,
+        retry=_retry(pod, before),
+        last_restart=before.last_restart if before is not None else None,
+    )
+    reading = look.readings.get(pod.uid)
+    if isinstance(reading, RuntimeStatus):
+        nodes = reading.numa.cpu_nodes
+        span = reading.kv.span_ratio
+        return row.model_copy(
+            update={
+                "numa_node": nodes[0] if nodes is not None and len(nodes) == 1 else None,
+                "numa_verdict": reading.numa.verdict,
+                "span_ratio": None if span is None else round(span, 2),
+                "sequences": reading.kv.sequences.running,
+            }
+        )
+    if reading is Unknown.NOT_ASKED and before is not None and before.uid == pod.uid:
+        kept = ("numa_node", "numa_verdict", "span_ratio", "sequences")
+        return row.model_copy(update={name: getattr(before, name) for name in kept})
+    return row
+
+
+def _retry(pod: Pod, before: PodStatus | None) -> Retry | None:
+    """Set for a refused pod, and for its replacement while that avoids the node that refused."""
+    if pod.failed and (failed_at := pod.failed_at()) is not None:
+        return Retry(
+            count=pod.refusals(),
+            next_time=pod.next_try(failed_at),
+            reason=pod.reason,
+            node=pod.node,
+        )
+    if pod.avoided_nodes and pod.node is None and not pod.terminating:
+        return Retry(
+            count=pod.attempt,
+            next_time=max(pod.avoided_nodes.values()),
+            reason=before.retry.reason if before is not None and before.retry else None,
+            node=max(pod.avoided_nodes, key=lambda node: pod.avoided_nodes[node]),
+        )
+    return None
+
+
+def _pending_retry(look: Look, before: PodStatus | None, name: str) -> Retry | None:
+    """Of a pod that does not exist: refused by the API server, or between two tries."""
+    failure = look.failures.get(f"Pod {name}")
+    if failure is not None:
+        return Retry(count=failure.count, next_time=failure.retry_at, reason=failure.reason)
+    unchanged = look.previous.observed_generation == look.resource.metadata.generation
+    return before.retry if before is not None and unchanged else None

@@ -1,0 +1,68 @@
+"""The operator's own small servers: /healthz for the kubelet and /metrics for Prometheus."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
+
+from aiohttp import web
+from prometheus_client import CONTENT_TYPE_LATEST, generate_latest
+
+from llama_operator.metrics import REGISTRY
+
+LONGEST_LAG_SECONDS = 120.0
+
+
+def health_app(lag: Callable[[], float], started: asyncio.Event) -> web.Application:
+    """What the kubelet asks.
+
+    `/healthz` is 200 while the watches tell what is known to have changed, else 503.
+    `/readyz` is 200 once the watches have begun, else 503.
+    """
+
+    async def healthz(request: web.Request) -> web.Response:
+        seconds = lag()
+        if seconds > LONGEST_LAG_SECONDS:
+            text = f"The watch has not told of a change for {seconds:.0f} s: restart the operator."
+            return web.Response(status=503, text=text)
+        return web.Response(text="ok")
+
+    async def readyz(request: web.Request) -> web.Response:
+        if not started.is_set():
+            return web.Response(status=503, text="The watches have not begun.")
+        return web.Response(text="ok")
+
+    app = web.Application()
+    app.router.add_get("/healthz", healthz)
+    app.router.add_get("/readyz", readyz)
+    return app
+
+
+def metrics_app() -> web.Application:
+    """`/metrics` in Prometheus' text format."""
+
+    async def metrics(request: web.Request) -> web.Response:
+        return web.Response(
+            body=generate_latest(REGISTRY), headers={"Content-Type": CONTENT_TYPE_LATEST}
+        )
+
+    app = web.Application()
+    app.router.add_get("/metrics", metrics)
+    return app
+
+
+@asynccontextmanager
+async def serving(app: web.Application, port: int) -> AsyncIterator[int]:
+    """Serve the application on all addresses; the port that it got.
+
+    Raises OSError when the port is taken.
+    """
+    runner = web.AppRunner(app, access_log=None)
+    await runner.setup()
+    try:
+        site = web.TCPSite(runner, None, port)
+        await site.start()
+        yield runner.addresses[0][1]
+    finally:
+        await runner.cleanup()
