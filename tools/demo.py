@@ -144,7 +144,7 @@ def install_operator(steps: Steps, target: Target, images: dict[str, Image]) -> 
     """Install or upgrade the chart and wait for its rollout."""
     with steps.step("Install the operator from its chart", "15 s"):
         steps.run(
-            [*target.helm, "upgrade", "--install", "llama-operator",
+            [*target.helm, "upgrade", "--install", "--take-ownership", "llama-operator",
              str(REPOSITORY / "helm/llama-operator"),
              "--namespace", SYSTEM, "--create-namespace",
              "--set", f"image.repository={images['operator'].repository}",
