@@ -191,11 +191,12 @@ RULES: Final = (
     ),
     Rule(
         "spec",
-        "!has(self.engine.threads) || !isQuantity(string(self.resources.cpu))"
+        "!has(self.engine.threads) || self.numa.policy == 'None'"
+        " || !isQuantity(string(self.resources.cpu))"
         " || quantity(string(self.resources.cpu))"
         ".compareTo(quantity('0').add(self.engine.threads - 1)) > 0",
-        "engine.threads (%d) is more than resources.cpu (%s): the threads would wait for each"
-        " other. Lower it or remove it.",
+        "engine.threads (%d) is more than resources.cpu (%s), which is the limit: the threads would"
+        " wait for each other. Lower it or remove it.",
         values=("self.engine.threads", "self.resources.cpu"),
         field="engine.threads",
     ),

@@ -33,7 +33,7 @@ def parse_claim_source(source: str) -> ClaimSource:
 
     Raises ValueError when it is anything else.
     """
-    match = _CLAIM_SOURCE.match(source)
+    match = _CLAIM_SOURCE.fullmatch(source)
     if match is None:
         raise ValueError(
             f"{source!r} is not a file on a claim: write model.source as pvc://CLAIM/PATH."

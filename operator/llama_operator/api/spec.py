@@ -146,7 +146,8 @@ class Engine(Resource):
 
 
 class Resources(Resource):
-    """What a pod gets. Requests are equal to limits, so the pod is Guaranteed."""
+    """What a pod gets. Requests are equal to limits, so that the pod is Guaranteed; with
+    numa.policy None the CPUs have no limit."""
 
     cpu: Quantity = "2"
     """CPUs. Pinning to a NUMA node needs a whole number."""
@@ -219,7 +220,8 @@ class Rollout(Resource):
     """How pods are replaced when the spec changes."""
 
     max_unavailable: Annotated[int, Field(ge=1, le=1000)] = 1
-    """Pods that may be away at the same time. There is never a pod more than replicas."""
+    """Pods that may be away at the same time while they are replaced. There is never a pod more
+    than replicas."""
 
     drain_timeout: Duration = "5m"
     """How long a pod that stops may finish the answers it has begun."""
@@ -245,7 +247,7 @@ class Toleration(Resource):
     key: Annotated[str, Field(max_length=317)] | None = None
     """Key of the taint; every key when left out, with operator Exists."""
 
-    operator: Literal["Equal", "Exists", "Lt", "Gt"] | None = None
+    operator: Literal["Equal", "Exists"] | None = None
     """How key and value are compared; Equal when left out."""
 
     value: Annotated[str, Field(max_length=63)] | None = None
@@ -274,7 +276,7 @@ class LlamaDeploymentSpec(Resource):
     """How llama.cpp computes."""
 
     resources: Resources = Resources()
-    """What a pod gets. Requests are equal to limits, so the pod is Guaranteed."""
+    """What a pod gets."""
 
     numa: Numa = Numa()
     """Pinning to a NUMA node."""

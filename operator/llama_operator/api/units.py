@@ -10,7 +10,10 @@ from kubernetes.utils import quantity as kubernetes_quantity
 DURATION_PATTERN = r"^([0-9]{1,4}h)?([0-9]{1,5}m)?([0-9]{1,6}s)?$"
 """Go's duration syntax without fractions; also used, as it is, in the CRD's rules."""
 
-_DURATION = re.compile(DURATION_PATTERN)
+_DURATION = re.compile(DURATION_PATTERN, re.ASCII)
+_QUANTITY = re.compile(
+    r"[+-]?([0-9]+\.?[0-9]*|\.[0-9]+)([KMGTPE]i|[numkMGTPE]|[eE][+-]?[0-9]+)?", re.ASCII
+)
 
 
 def parse_duration(text: str) -> int:
@@ -18,7 +21,7 @@ def parse_duration(text: str) -> int:
 
     Raises ValueError when the text is no such duration.
     """
-    match = _DURATION.match(text)
+    match = _DURATION.fullmatch(text)
     if not text or match is None:
         raise ValueError(f"{text!r} is not a duration: write it as 2h, 5m, 90s or 1h30m.")
     hours, minutes, seconds = (int(part[:-1]) if part else 0 for part in match.groups())
@@ -40,9 +43,7 @@ def parse_quantity(quantity: int | str) -> Decimal:
 
     Raises ValueError when it is no quantity.
     """
-    try:
-        return Decimal(kubernetes_quantity.parse_quantity(quantity))  # type: ignore[no-untyped-call]
-    except ValueError as error:
-        raise ValueError(
-            f"{quantity!r} is not a Kubernetes quantity: write it as 2, 500m or 8Gi."
-        ) from error
+    # The library's parser takes what Decimal takes, such as blanks and NaN.
+    if not _QUANTITY.fullmatch(str(quantity)):
+        raise ValueError(f"{quantity!r} is not a Kubernetes quantity: write it as 2, 500m or 8Gi.")
+    return Decimal(kubernetes_quantity.parse_quantity(quantity))  # type: ignore[no-untyped-call]

@@ -56,13 +56,6 @@ UNSUPPORTED: Final = (
     ),
     Unsupported(
         "spec.rollout",
-        "maxUnavailable",
-        "self.maxUnavailable > 1",
-        "rollout.maxUnavailable above 1 is not supported by this version, which replaces one pod"
-        " at a time: remove it.",
-    ),
-    Unsupported(
-        "spec.rollout",
         "updatePolicy",
         "self.updatePolicy == 'Window'",
         "rollout.updatePolicy Window is not supported by this version: remove it.",

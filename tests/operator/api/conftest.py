@@ -3,15 +3,16 @@
 from __future__ import annotations
 
 import json
+import time
 from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
 
 import pytest
 from kubernetes import client, config
-from tests.cluster_fixtures import REPOSITORY, Cluster
 
 from llama_operator import api
+from tests.cluster_fixtures import REPOSITORY, Cluster
 
 CRD_FILE = REPOSITORY / "crds/llamadeployments.yaml"
 CRD_NAME = f"{api.PLURAL}.{api.GROUP}"
@@ -65,6 +66,7 @@ def crd(control_plane: Cluster) -> Iterator[None]:
         "-f", str(CRD_FILE),
     )  # fmt: skip
     control_plane.ok("wait", "--for=condition=Established", f"crd/{CRD_NAME}", "--timeout=60s")
+    wait_until_discovered(control_plane)
     yield
     if not existed:
         control_plane.ok("delete", "crd", CRD_NAME)
@@ -77,3 +79,12 @@ def api_server(control_plane: Cluster, crd: None) -> Iterator[ApiServer]:
     )
     yield ApiServer(client.CustomObjectsApi(connection))
     connection.close()
+
+
+def wait_until_discovered(cluster: Cluster) -> None:
+    """Established comes before discovery; api-resources renews kubectl's own copy of it."""
+    for _ in range(300):
+        if api.PLURAL in cluster.ok("api-resources", f"--api-group={api.GROUP}"):
+            return
+        time.sleep(0.2)
+    pytest.fail(f"The API server does not offer {api.PLURAL} a minute after it took the CRD.")

@@ -6,11 +6,11 @@ from dataclasses import dataclass, field
 from typing import Any
 
 import pytest
-from tests.operator.api.conftest import ApiServer
-from tests.operator.api.manifests import manifest
 
 from llama_operator.api.rules import RULES, all_rules
 from llama_operator.api.unsupported import UNSUPPORTED
+from tests.operator.api.conftest import ApiServer
+from tests.operator.api.manifests import manifest
 
 Changes = dict[str, Any]
 
@@ -141,8 +141,8 @@ CASES = (
     Case({"spec.engine.tensorSplit": [1]}, "engine.tensorSplit has 1 shares and resources.gpus is"),
     Case(
         {"spec.resources.cpu": "1500m", "spec.engine.threads": 3},
-        "engine.threads (3) is more than resources.cpu (1500m): the threads would wait for each"
-        " other. Lower it or remove it.",
+        "engine.threads (3) is more than resources.cpu (1500m), which is the limit: the threads"
+        " would wait for each other. Lower it or remove it.",
         {"spec.resources.cpu": "1500m", "spec.engine.threads": 2},
     ),
     Case({"spec.engine.threads": 3}, "engine.threads (3) is more than resources.cpu (2)"),
@@ -266,12 +266,6 @@ CASES = (
         "model.cache is not supported by this version, which downloads nothing: remove it.",
     ),
     Case({"spec.restart": {}}, f"{RESTART_REFUSED}."),
-    Case(
-        {"spec.rollout.maxUnavailable": 2},
-        "rollout.maxUnavailable above 1 is not supported by this version, which replaces one pod"
-        " at a time: remove it.",
-        {"spec.rollout.maxUnavailable": 1},
-    ),
     Case(
         {"spec.rollout.updatePolicy": "Window"},
         "rollout.updatePolicy Window is not supported by this version: remove it.",

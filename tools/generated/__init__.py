@@ -1,0 +1,1 @@
+"""What `tools/generate.py` writes, one module for each kind of file."""
