@@ -53,7 +53,7 @@ def _first_error(error: ErrorDetails) -> APIError:
             return invalid(f"{param}: {error['msg']}", param, "unsupported_parameter")
         case _:
             where = f"{param}: " if param else ""
-            return invalid(f"{where}{error['msg'].removeprefix('Value error, ')}.", param)
+            return invalid(f"{where}{error['msg'].removeprefix('Value error, ')}", param)
 
 
 def _param(location: tuple[int | str, ...]) -> str | None:

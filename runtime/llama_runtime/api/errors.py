@@ -43,12 +43,12 @@ class APIError(Exception):
 
 def invalid(message: str, param: str | None = None, code: str = "invalid_value") -> APIError:
     """A 400: the client can mend the request."""
-    return APIError(400, message, code=code, param=param)
+    return APIError(400, f"{message.rstrip('.')}.", code=code, param=param)
 
 
 def unsupported(message: str, param: str) -> APIError:
     """A 400: the request asks for what would change the answer and is not done here."""
-    return APIError(400, message, code="unsupported_parameter", param=param)
+    return invalid(message, param, "unsupported_parameter")
 
 
 def as_api_error(error: Exception) -> APIError:

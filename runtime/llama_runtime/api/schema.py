@@ -58,6 +58,9 @@ def _joined_text(value: object) -> object:
     return "\n".join(texts)
 
 
+Stops = Annotated[list[Annotated[str, Field(min_length=1)]], Field(max_length=MAX_STOPS)]
+
+
 class _Strict(BaseModel):
     model_config = ConfigDict(extra="forbid", strict=True, allow_inf_nan=False)
 
@@ -98,11 +101,7 @@ class GenerationRequest(Harmless):
     presence_penalty: float | None = Field(default=None, ge=-2, le=2)
     seed: int | None = Field(default=None, ge=-INT64, lt=INT64)
     logit_bias: dict[str, Annotated[float, Field(ge=-100, le=100)]] | None = None
-    stop: Annotated[
-        list[Annotated[str, Field(min_length=1)]] | None,
-        BeforeValidator(_listed),
-        Field(max_length=MAX_STOPS),
-    ] = None
+    stop: Annotated[Stops | None, BeforeValidator(_listed)] = None
 
     top_k: int | None = Field(default=None, ge=-1)
     min_p: float | None = Field(default=None, ge=0, le=1)

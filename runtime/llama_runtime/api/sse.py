@@ -49,6 +49,7 @@ class EventStream(Response):
             await _send(send, b"data: [DONE]\n\n", more=False)
         except Exception as error:
             log.warning("A stream ended with an error", exc_info=error)
+            await self._run.aclose()  # before the client hears of it and asks again
             await _send(send, _data(error_body(as_api_error(error))), more=False)
 
 
