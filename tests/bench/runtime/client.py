@@ -59,11 +59,10 @@ async def run(job: Job) -> list[Answer]:
     async with asyncio.TaskGroup() as foreground:
         background = []
         for client in job.clients:
-            task = _run_client(job, client, answers)
             if client.background:
-                background.append(asyncio.create_task(task))
+                background.append(asyncio.create_task(_run_client(job, client, answers)))
             else:
-                foreground.create_task(task)
+                foreground.create_task(_run_client(job, client, answers))
     for task in background:
         if task.done():
             task.result()
@@ -85,9 +84,7 @@ async def _run_client(job: Job, client: Client, answers: list[Answer]) -> None:
         streamed = events.parse(exchange.received, step.max_tokens)
         conversation.hear(streamed.text)
         answers.append(
-            Answer(
-                client=client.name, chat=step.chat, started=exchange.started, **asdict(streamed)
-            )
+            Answer(client=client.name, chat=step.chat, started=exchange.started, **asdict(streamed))
         )
 
 

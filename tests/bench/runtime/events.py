@@ -33,7 +33,7 @@ def parse(received: Received, max_tokens: int) -> Streamed:
     head, _, _ = whole.partition(b"\r\n\r\n")
     status = head.split(b"\r\n")[0].decode(errors="replace")
     if " 200 " not in f"{status} ":
-        raise BenchError(f"The server answered {status!r}: {whole[len(head):][:400]!r}.")
+        raise BenchError(f"The server answered {status!r}: {whole[len(head) :][:400]!r}.")
     times: list[float] = []
     text: list[str] = []
     usage: dict[str, Any] = {}

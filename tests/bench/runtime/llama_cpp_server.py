@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ctypes
 import os
+import runpy
 import subprocess
 import sys
 from pathlib import Path
@@ -35,9 +36,7 @@ def main() -> None:
     library = Path(os.environ["LLAMA_CPP_LIB_PATH"])
     ggml = ctypes.CDLL(str(library / "libggml.so"))
     ggml.ggml_backend_load_all_from_path(str(library).encode())
-    from llama_cpp.server.__main__ import main as serve
-
-    serve()
+    runpy.run_module("llama_cpp.server", run_name="__main__", alter_sys=True)
 
 
 if __name__ == "__main__":

@@ -82,7 +82,8 @@ def libllama() -> Path:
 
 def _runtime(model: Path, port: int, other: int, size: Size) -> list[str]:
     return [
-        sys.executable, "-m", "llama_runtime", "--model-path", str(model), "--host", "127.0.0.1",
+        sys.executable, "-m", "llama_runtime", "--model-path", str(model),
+        "--model-alias", "bench", "--host", "127.0.0.1",
         "--port", str(port), "--management-port", str(other),
         "--kv-max-sequences", str(size.sequences),
         "--kv-context-per-sequence", str(size.context),

@@ -1,0 +1,106 @@
+"""make bench-runtime: all scenarios, a table, and build/bench/runtime.json."""
+
+from __future__ import annotations
+
+import argparse
+import os
+from collections.abc import Callable
+from pathlib import Path
+
+from rich.console import Console
+
+from tests.bench import figures, report
+from tests.bench.figures import Figure
+from tests.bench.runtime.bench import Bench
+from tests.bench.runtime.load import BenchError
+from tests.bench.runtime.scenarios import (
+    chats,
+    decode,
+    fairness,
+    long_prompt,
+    shared_prompt,
+    throughput,
+)
+from tests.bench.runtime.servers import REPOSITORY
+
+RESULT = REPOSITORY / "build/bench/runtime.json"
+PAGE = REPOSITORY / "docs/bench-runtime.md"
+SCENARIOS: dict[str, Callable[[Bench], list[Figure]]] = {
+    "throughput": throughput.run,
+    "decode": decode.run,
+    "long-prompt": long_prompt.run,
+    "shared-prompt": shared_prompt.run,
+    "chats": chats.run,
+    "fairness": fairness.run,
+}
+MODELS = {"Q4_0": "LLAMA_TEST_MODEL", "F16": "LLAMA_TEST_MODEL_F16"}
+"""The variables that hold the files."""
+
+
+def main() -> None:
+    """Run what the command line asks for; the status is 1 when a scenario could not run."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--only", choices=SCENARIOS, action="append", help="may be repeated")
+    parser.add_argument("--rounds", type=int, default=3, help="default: 3")
+    parser.add_argument("--quick", action="store_true", help="3 minutes: one small round, Q4_0")
+    parser.add_argument(
+        "--write-docs", action="store_true", help="put the last figures into the docs, run nothing"
+    )
+    arguments = parser.parse_args()
+    if arguments.write_docs:
+        write_docs(figures.read(RESULT))
+        return
+    console = Console(highlight=False)
+    bench = Bench(
+        models=_models(arguments.quick),
+        rounds=1 if arguments.quick else arguments.rounds,
+        quick=arguments.quick,
+        say=lambda line: console.print(f"[dim]{line}"),
+    )
+    found, failed = run(bench, arguments.only or list(SCENARIOS), console)
+    figures.write(RESULT, found)
+    console.print(report.table("The runtime and its peers", found))
+    console.print(f"Written to {RESULT.relative_to(REPOSITORY)}.")
+    raise SystemExit(1 if failed else 0)
+
+
+def run(bench: Bench, names: list[str], console: Console) -> tuple[list[Figure], bool]:
+    """The figures of the scenarios, and whether one of them failed."""
+    found: list[Figure] = []
+    failed = False
+    for name in names:
+        console.print(f"{name}: {(SCENARIOS[name].__module__.rpartition('.')[2])}")
+        try:
+            found += SCENARIOS[name](bench)
+        except BenchError as error:
+            console.print(f"[red]{name} could not be measured. {error}")
+            failed = True
+    if bench.disturbances:
+        found.append(
+            Figure(
+                name="CPU time of other programs while measuring",
+                value=100 * sum(bench.disturbances) / len(bench.disturbances),
+                unit="%",
+                better="lower",
+                target=None,
+                note=f"at most {max(bench.disturbances):.0%} in one measurement",
+            )
+        )
+    return found, failed
+
+
+def write_docs(found: list[Figure]) -> None:
+    """Put the figures into docs/bench-runtime.md."""
+    PAGE.write_text(report.replace_figures(PAGE.read_text(), report.markdown(found)))
+
+
+def _models(quick: bool) -> dict[str, Path]:
+    wanted = {"Q4_0": MODELS["Q4_0"]} if quick else MODELS
+    missing = [variable for variable in wanted.values() if not os.environ.get(variable)]
+    if missing:
+        raise SystemExit(f"{' and '.join(missing)} not set: run make bench-runtime.")
+    return {name: Path(os.environ[variable]) for name, variable in wanted.items()}
+
+
+if __name__ == "__main__":
+    main()

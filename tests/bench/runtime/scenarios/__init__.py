@@ -1,0 +1,1 @@
+"""One module for each question that the bench answers."""
