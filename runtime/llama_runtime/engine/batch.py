@@ -68,6 +68,10 @@ class Batch:
         self.native.n_tokens = total
         return last_indices
 
+    def want_every_output(self) -> None:
+        """Embedding contexts output every token."""
+        self._logits[: self.native.n_tokens] = 1
+
     def fits_vocabulary(self, size: int) -> bool:
         """Whether every token id is one of the vocabulary."""
         tokens = self._token[: self.native.n_tokens]

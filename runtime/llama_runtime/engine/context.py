@@ -63,11 +63,13 @@ class Context:
         self.max_sequences = settings.kv_max_sequences
         self.unified = settings.kv_layout == "Unified"
         self.vocabulary_size = model.vocabulary.size
+        parameters = _parameters(settings, threads)
+        _check_host_memory(model, settings, parameters.n_ctx)
         with collected_log() as log:
-            pointer = llama_cpp.llama_init_from_model(model.pointer, _parameters(settings, threads))
+            pointer = llama_cpp.llama_init_from_model(model.pointer, parameters)
         if not pointer:
             raise _refused(settings, errors_of(log))
-        self.pointer = pointer
+        self.pointer: int | None = pointer
         self._memory = llama_cpp.llama_get_memory(pointer)
         self.cells = int(llama_cpp.llama_n_ctx(pointer))
         self.cells_per_sequence = int(llama_cpp.llama_n_ctx_seq(pointer))
@@ -121,7 +123,9 @@ class Context:
         )
 
     def close(self) -> None:
-        llama_cpp.llama_free(self.pointer)
+        if self.pointer:
+            llama_cpp.llama_free(self.pointer)
+            self.pointer = None
 
 
 def _parameters(settings: Settings, threads: int) -> llama_cpp.llama_context_params:

@@ -1,0 +1,193 @@
+"""The KV cache: which sequence is free, running or cached, and what lies in it.
+
+Every change goes to llama.cpp and to the account together.
+"""
+
+from __future__ import annotations
+
+import bisect
+import time
+from collections.abc import Sequence
+
+from llama_runtime.engine.batch import Int32Array, Row
+from llama_runtime.engine.context import DECODED, Context
+from llama_runtime.engine.kv_account import KVAccount
+from llama_runtime.engine.model import LoadedModel
+from llama_runtime.engine.prefix_cache import PrefixCache, common_prefix
+from llama_runtime.engine.sequence import RunningSequence
+
+# A copy between streams moves the whole stream; computing a token moves all weights.
+# A prefix below this part of a stream is computed faster than copied.
+_WORTH_A_COPY = 1 / 64
+
+
+class KVCache:
+    """The sequences of one context. Owned by the engine's thread."""
+
+    def __init__(self, context: Context, model: LoadedModel) -> None:
+        self.cached = PrefixCache()
+        self.start_over(context, [])
+        self.last_use = [0.0] * context.max_sequences
+        self.evictions = 0
+        self.prefix_hits = 0
+        self.cells_saved = 0
+        self._sliding_window = model.sliding_window
+        self._is_recurrent = model.is_recurrent
+
+    def start_over(self, context: Context, running: Sequence[int]) -> None:
+        """Another context, in which nothing is computed yet; ``running`` keep their ids."""
+        self.context = context
+        self.account = KVAccount(
+            cells=context.cells,
+            max_sequences=context.max_sequences,
+            unified=context.unified,
+            micro_batch_size=context.micro_batch_size,
+        )
+        self.cached.clear()
+        taken = set(running)
+        self.free = [one for one in range(context.max_sequences) if one not in taken]
+
+    def forget(self) -> None:
+        """The context is gone, and everything in it."""
+        self.cached.clear()
+        for sequence in range(self.context.max_sequences):
+            self.account.cut(sequence, 0)
+
+    @property
+    def has_room_for_a_sequence(self) -> bool:
+        return bool(self.free) or len(self.cached) > 0
+
+    def decode(self, rows: Sequence[Row]) -> tuple[int, list[int]]:
+        """Context.decode, entered in the account if it succeeded."""
+        result, indices = self.context.decode(rows)
+        if result == DECODED:
+            self.account.append([(row.sequence, len(row.tokens)) for row in rows])
+            now = time.time()
+            for row in rows:
+                self.last_use[row.sequence] = now
+        return result, indices
+
+    def place(
+        self, prompt: Int32Array, running: Sequence[RunningSequence], *, private: bool
+    ) -> tuple[int, int, RunningSequence | None, int]:
+        """A sequence for a new prompt, with as much of it as the cache already has.
+
+        Returns (id, tokens in it, source, shared): when a running sequence is still
+        computing a longer common prefix, it is the source and the prefix has ``shared``
+        tokens. Only to be called while has_room_for_a_sequence.
+        """
+        if private:
+            return self._take_id(), 0, None, 0
+        cached, kept = self.cached.longest_match(prompt)
+        # At least one token must be computed: its logits choose the next one.
+        kept = min(kept, len(prompt) - 1)
+        source, shared = _longest_running_match(prompt, running)
+        if source is not None and shared > kept and self._can_share(shared):
+            return self._take_id(), 0, source, shared
+        if cached is None or not self._is_usable(cached.id, kept, len(cached.tokens)):
+            return self._take_id(), 0, None, 0
+        is_last = not self.free and len(self.cached) == 1
+        if is_last or self._should_continue(kept, len(cached.tokens)):
+            self.cached.remove(cached.id)
+            self.cut(cached.id, kept)
+            self._count_hit(kept)
+            return cached.id, kept, None, 0
+        if not self._can_share(kept):
+            return self._take_id(), 0, None, 0
+        target = self._take_id(but=cached.id)
+        self.copy(cached.id, target, kept)
+        self.cached.touch(cached.id)
+        self._count_hit(kept)
+        return target, kept, None, 0
+
+    def share(self, source: RunningSequence, target: int, keep: int) -> int:
+        """Give a running sequence's first ``keep`` tokens to another one; how many it took."""
+        if not (self._can_share(keep) and self._is_usable(source.id, keep, source.computed)):
+            return 0
+        self.copy(source.id, target, keep)
+        self._count_hit(keep)
+        return keep
+
+    def retain(self, sequence: int, tokens: Int32Array) -> None:
+        """A running sequence is over and stays as prefix cache."""
+        if len(tokens):
+            self.cached.add(sequence, tokens.copy())
+        else:
+            self.release(sequence)
+
+    def release(self, sequence: int) -> None:
+        """A running sequence is over; its cells are free."""
+        self.cut(sequence, 0)
+        bisect.insort(self.free, sequence)
+
+    def make_room(self, cells: int) -> None:
+        """Evict cached sequences, least recently used first, until so many cells are free."""
+        while self.account.free < cells and self._evict():
+            pass
+
+    def evict_all(self) -> None:
+        while self._evict():
+            pass
+
+    def copy(self, source: int, target: int, keep: int) -> None:
+        self.context.copy(source, target, keep)
+        self.account.copy(source, target, keep)
+        self.last_use[source] = self.last_use[target] = time.time()
+
+    def cut(self, sequence: int, keep: int) -> None:
+        if self.account.length(sequence) > keep:
+            self.context.cut(sequence, keep)
+            self.account.cut(sequence, keep)
+
+    def _count_hit(self, tokens: int) -> None:
+        self.prefix_hits += 1
+        self.cells_saved += tokens
+
+    def _take_id(self, *, but: int | None = None) -> int:
+        """The lowest free id: in Partitioned every gap between ids costs a micro batch."""
+        if not self.free and not self._evict(but=but):
+            raise RuntimeError("Every sequence is running.")
+        return self.free.pop(0)
+
+    def _evict(self, *, but: int | None = None) -> bool:
+        victim = self.cached.least_recently_used(but=but)
+        if victim is None:
+            return False
+        self.cached.remove(victim.id)
+        self.release(victim.id)
+        self.evictions += 1
+        return True
+
+    def _should_continue(self, kept: int, length: int) -> bool:
+        """Whether to take the cached sequence itself rather than a copy of its beginning."""
+        if self.context.unified or self._is_recurrent:
+            return kept == length
+        return 2 * kept >= length
+
+    def _can_share(self, keep: int) -> bool:
+        if keep <= 0 or self._is_recurrent:
+            return False
+        return self.context.unified or keep >= self.context.cells_per_sequence * _WORTH_A_COPY
+
+    def _is_usable(self, sequence: int, keep: int, length: int) -> bool:
+        if keep <= 0 or (self._is_recurrent and keep < length):
+            return False
+        if not self._sliding_window:
+            return True
+        # Cells that left the window may have been overwritten; those before keep are needed.
+        lowest, _ = self.context.position_range(sequence)
+        return 0 <= lowest <= max(keep - self._sliding_window, 0)
+
+
+def _longest_running_match(
+    prompt: Int32Array, running: Sequence[RunningSequence]
+) -> tuple[RunningSequence | None, int]:
+    best: RunningSequence | None = None
+    most = 0
+    for sequence in running:
+        if sequence.is_private or sequence.length <= most:
+            continue
+        length = min(common_prefix(sequence.tokens, prompt), len(prompt) - 1)
+        if length > most:
+            best, most = sequence, length
+    return best, most

@@ -1,0 +1,308 @@
+"""Continuous batching: one llama_decode for all running sequences in each step."""
+
+from __future__ import annotations
+
+import logging
+import time
+from collections import deque
+from collections.abc import Callable
+from typing import Literal
+
+from llama_runtime.engine.batch import Row
+from llama_runtime.engine.context import (
+    DECODED,
+    INVALID_BATCH,
+    NO_SLOT,
+    Context,
+    leaves_state_untouched,
+)
+from llama_runtime.engine.counters import Counters
+from llama_runtime.engine.kv_cache import KVCache
+from llama_runtime.engine.model import LoadedModel
+from llama_runtime.engine.prefix_cache import common_prefix
+from llama_runtime.engine.sampling import LogitsUnusable, Sampler, greedy
+from llama_runtime.engine.sequence import RunningSequence
+from llama_runtime.engine.step_plan import plan_step
+from llama_runtime.engine.stream import Item, Request
+from llama_runtime.generation import EngineFailed, Finished, Token
+
+logger = logging.getLogger(__name__)
+
+MOST_FAILURES_IN_A_ROW = 3
+
+Step = list[tuple[RunningSequence, Row]]
+
+
+class Scheduler:
+    """Takes requests in order of arrival, and computes. Owned by the engine's thread.
+
+    A request is admitted when a sequence is free and when the cells that it may come to
+    need are not promised to others: what was admitted can always finish.
+    """
+
+    def __init__(
+        self,
+        open_context: Callable[[], Context],
+        model: LoadedModel,
+        deliver: Callable[[Request, Item], None],
+    ) -> None:
+        self._open_context = open_context
+        self._model = model
+        self._deliver = deliver
+        self.kv = KVCache(open_context(), model)
+        self.queue: deque[Request] = deque()
+        self.running: list[RunningSequence] = []
+        self.counters = Counters()
+        self.cancellations_pending = False
+        self.waits_for_cells = False
+        self._failures_in_a_row = 0
+
+    @property
+    def idle(self) -> bool:
+        return not self.running and not self.queue
+
+    def step(self) -> None:
+        """Admit, compute one batch, deliver a token to every sequence that got one."""
+        started = time.monotonic()
+        if self.cancellations_pending:
+            self._drop_cancelled()
+        self._admit()
+        self._share_prefixes()
+        plan = plan_step(self.running, self.kv.context.batch_size)
+        if plan:
+            self._compute(plan)
+            self.counters.steps += 1
+            self.counters.step_seconds += time.monotonic() - started
+
+    def fail_all(self, message: str) -> None:
+        """The engine can't go on: every request ends with EngineFailed."""
+        for sequence in list(self.running):
+            self._end(sequence, EngineFailed(message))
+        while self.queue:
+            self._end_queued(self.queue.popleft(), EngineFailed(message))
+
+    def close(self) -> None:
+        self.kv.context.close()
+
+    # Admission
+
+    def _drop_cancelled(self) -> None:
+        self.cancellations_pending = False
+        for request in [request for request in self.queue if request.cancelled]:
+            self.queue.remove(request)
+            self._end_queued(request, None)
+        for sequence in [sequence for sequence in self.running if sequence.request.cancelled]:
+            self._end(sequence, None)
+
+    def _admit(self) -> None:
+        while self.queue and self.kv.has_room_for_a_sequence:
+            request = self.queue[0]
+            if not self._cells_suffice_for(request):
+                self.waits_for_cells = True
+                return
+            self.queue.popleft()
+            self._start(request)
+        self.waits_for_cells = False
+
+    def _cells_suffice_for(self, request: Request) -> bool:
+        account = self.kv.account
+        if not self.kv.context.unified:
+            return True
+        growth = sum(
+            sequence.request.promised - account.length(sequence.id) for sequence in self.running
+        )
+        # Cached sequences don't count: they go when their cells are needed.
+        held = account.distinct(sequence.id for sequence in self.running)
+        return held + growth + request.promised <= account.capacity
+
+    def _start(self, request: Request) -> None:
+        request.admitted = time.monotonic()
+        sampler = Sampler(
+            self._model.vocabulary,
+            request.generation.sampling,
+            ignore_eos=request.generation.ignore_eos,
+            grammar=request.grammar,
+        )
+        place, cached, source, shared = self.kv.place(
+            request.prompt, self.running, private=not request.generation.cache_prompt
+        )
+        sequence = RunningSequence(place, request, sampler)
+        sequence.computed = request.cached_tokens = cached
+        sequence.source, sequence.shared = source, shared
+        self.running.append(sequence)
+
+    # Prefixes that are still being computed
+
+    def _share_prefixes(self) -> None:
+        for sequence in self.running:
+            source = sequence.source
+            if source is not None and source.computed >= sequence.shared:
+                self._take_over(sequence, source, sequence.shared)
+
+    def _take_over(self, sequence: RunningSequence, source: RunningSequence, keep: int) -> None:
+        sequence.source = None
+        taken = self.kv.share(source, sequence.id, min(keep, source.computed))
+        sequence.computed = sequence.request.cached_tokens = taken
+
+    def _hand_over(self, leaving: RunningSequence) -> None:
+        """Others wait for a prefix of this one: give what there is, let the oldest go on."""
+        waiting = [sequence for sequence in self.running if sequence.source is leaving]
+        unfinished = [one for one in waiting if leaving.computed < one.shared]
+        for sequence in waiting:
+            if sequence not in unfinished:
+                self._take_over(sequence, leaving, sequence.shared)
+        if unfinished:
+            heir = unfinished[0]
+            self._take_over(heir, leaving, heir.shared)
+            for sequence in unfinished[1:]:
+                sequence.source = heir
+                sequence.shared = min(
+                    common_prefix(heir.tokens, sequence.tokens), sequence.length - 1
+                )
+
+    # Computing
+
+    def _compute(self, plan: Step) -> None:
+        rows = [row for _, row in plan]
+        self.kv.make_room(sum(len(row.tokens) for row in rows))
+        started = time.monotonic()
+        try:
+            result, indices = self.kv.decode(rows)
+        except ValueError:
+            logger.exception("A batch was refused before llama.cpp saw it.")
+            result, indices = INVALID_BATCH, []
+        if result != DECODED:
+            self._recover(plan, result)
+            return
+        self._failures_in_a_row = 0
+        outputs: list[tuple[RunningSequence, int]] = []
+        for (sequence, row), index in zip(plan, indices, strict=True):
+            sequence.computed += len(row.tokens)
+            sequence.is_suspect = False
+            self.counters.prompt_tokens += _prompt_part(sequence, row)
+            if row.wants_logits:
+                outputs.append((sequence, index))
+        if outputs:
+            self._choose_tokens(outputs)
+        self.counters.decode_seconds += time.monotonic() - started
+
+    def _choose_tokens(self, outputs: list[tuple[RunningSequence, int]]) -> None:
+        # Reading the logits waits for the computation.
+        logits = self.kv.context.logits(len(outputs))
+        chosen: list[Token | EngineFailed | None]
+        if all(sequence.sampler.is_plain_greedy for sequence, _ in outputs):
+            try:
+                chosen = [Token(token) for token in greedy(logits)]
+            except LogitsUnusable as error:
+                chosen = [EngineFailed(str(error)) for _ in outputs]
+        else:
+            chosen = []
+            for (sequence, index), row in zip(outputs, logits, strict=True):
+                try:
+                    chosen.append(
+                        sequence.sampler.choose(
+                            self.kv.context.pointer, index, row, sequence.tokens
+                        )
+                    )
+                except LogitsUnusable as error:
+                    chosen.append(EngineFailed(str(error)))
+        for (sequence, _), token in zip(outputs, chosen, strict=True):
+            self._advance(sequence, token)
+
+    def _advance(self, sequence: RunningSequence, token: Token | EngineFailed | None) -> None:
+        request = sequence.request
+        if isinstance(token, EngineFailed):
+            self._end(sequence, token)
+            return
+        if request.first_token is None:
+            request.first_token = time.monotonic()
+        if request.predicted_tokens >= request.max_tokens:
+            self._finish(sequence, "length")
+        elif token is None or self._ends(sequence, token):
+            self._finish(sequence, "stop")
+        else:
+            sequence.append(token.id)
+            request.predicted_tokens += 1
+            self.counters.predicted_tokens += 1
+            self._deliver(request, token)
+            if request.predicted_tokens == request.max_tokens:
+                self._finish(sequence, "length")
+
+    def _ends(self, sequence: RunningSequence, token: Token) -> bool:
+        if sequence.request.generation.ignore_eos:
+            return False
+        return self._model.vocabulary.is_end_of_generation(token.id)
+
+    # Failures
+
+    def _recover(self, plan: Step, result: int) -> None:
+        """Only what fails alone, or again and again, ends; the others go on."""
+        self.counters.decode_failures += 1
+        self._failures_in_a_row += 1
+        logger.error("llama_decode gave %d for %d sequences.", result, len(plan))
+        if not leaves_state_untouched(result):
+            self._rebuild()
+        elif result == NO_SLOT:
+            self.kv.evict_all()
+        if len(plan) > 1 and self._failures_in_a_row < MOST_FAILURES_IN_A_ROW:
+            for sequence, _ in plan:
+                sequence.is_suspect = True
+            return
+        for sequence, _ in plan:
+            self._end(
+                sequence,
+                EngineFailed(f"llama.cpp could not compute this request (result {result}): retry."),
+            )
+
+    def _rebuild(self) -> None:
+        """A fresh context; running sequences compute all their tokens again."""
+        self.counters.context_rebuilds += 1
+        self.kv.context.close()
+        self.kv.forget()
+        self.kv.start_over(self._open_context(), [sequence.id for sequence in self.running])
+        for sequence in self.running:
+            sequence.computed = 0
+
+    def abandon_running(self, message: str) -> None:
+        """After a fault of unknown extent: running requests end, queued ones get a new context."""
+        for sequence in list(self.running):
+            self._end(sequence, EngineFailed(message))
+        self._rebuild()
+
+    # Ends
+
+    def _finish(self, sequence: RunningSequence, reason: Literal["stop", "length"]) -> None:
+        request = sequence.request
+        request.ended = time.monotonic()
+        self._end(sequence, Finished(reason, request.timings))
+
+    def _end(self, sequence: RunningSequence, item: Finished | EngineFailed | None) -> None:
+        self._hand_over(sequence)
+        self.running.remove(sequence)
+        sequence.sampler.close()
+        if isinstance(item, Finished) and not sequence.is_private:
+            self.kv.retain(sequence.id, sequence.tokens[: sequence.computed])
+        else:
+            self.kv.release(sequence.id)
+        self._close(sequence.request, item)
+
+    def _end_queued(self, request: Request, item: EngineFailed | None) -> None:
+        if request.grammar is not None:
+            request.grammar.close()
+        self._close(request, item)
+
+    def _close(self, request: Request, item: Finished | EngineFailed | None) -> None:
+        request.ended = time.monotonic()
+        if isinstance(item, Finished):
+            self.counters.served(request.ended - (request.admitted or request.ended))
+        elif item is None:
+            self.counters.cancelled += 1
+        else:
+            self.counters.failed += 1
+        if item is not None:
+            self._deliver(request, item)
+
+
+def _prompt_part(sequence: RunningSequence, row: Row) -> int:
+    """Tokens of the row that belong to the prompt."""
+    return max(min(row.start + len(row.tokens), len(sequence.request.prompt)) - row.start, 0)
