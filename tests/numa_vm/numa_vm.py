@@ -9,9 +9,8 @@ COMMAND runs there as root, its output and exit status are this program's. A boo
 takes 10 to 30 s and everything in the guest runs about ten times slower.
 
 The guest (kernel, Debian with Python) is made once, as root, with debootstrap and
-kept in $LLAMA_OPERATOR_CACHE (default ~/.cache/llama-operator) under `numa-vm/`.
-Needs the Debian packages in REQUIRED. The root file system lives in memory, so
-file pages are page cache on the node that wrote them, as with a file from a disk.
+kept in the cache (tools/cache.py). It needs the Debian packages in REQUIRED. Its
+file system lives in memory: a file's pages are page cache on the node that wrote it.
 """
 
 from __future__ import annotations
@@ -19,7 +18,6 @@ from __future__ import annotations
 import argparse
 import contextlib
 import gzip
-import hashlib
 import os
 import re
 import shlex
@@ -28,9 +26,12 @@ import stat
 import subprocess
 import sys
 import tempfile
-from collections.abc import Iterator
 from pathlib import Path
 from typing import BinaryIO
+
+sys.path.append(str(Path(__file__).resolve().parents[2] / "tools"))
+
+import cache
 
 SUITE = "bookworm"
 MIRROR = "http://deb.debian.org/debian"
@@ -114,8 +115,8 @@ def run(command: str, copies: list[tuple[Path, str]], memory: int, timeout: int)
         with initrd.open("wb") as image:
             with base.open("rb") as stored:
                 shutil.copyfileobj(stored, image)
-            with gzip.GzipFile(fileobj=image, mode="wb", compresslevel=1, mtime=0) as packed:
-                write_top(packed, command, copies)
+            image.write(bytes(-image.tell() % 4))
+            write_top(image, command, copies)
         log = Path(work, "log")
         with log.open("wb") as out, contextlib.suppress(subprocess.TimeoutExpired):
             subprocess.run(
@@ -166,17 +167,15 @@ def guest() -> tuple[Path, Path]:
     """The kernel and the packed root file system, made when they are not cached."""
     missing = [package for tool, package in REQUIRED.items() if not shutil.which(tool)]
     if missing:
-        raise VmError(f"{', '.join(missing)} missing; apt-get install them and run again")
-    root = Path(os.environ.get("LLAMA_OPERATOR_CACHE") or Path.home() / ".cache/llama-operator")
+        raise VmError(f"{', '.join(missing)} missing: apt-get install them and run again")
     recipe = "\n".join((SUITE, KERNEL, PACKAGES, *UNUSED))
-    folder = root / "numa-vm" / hashlib.sha256(recipe.encode()).hexdigest()[:16]
-    kernel, base = folder / "vmlinuz", folder / "root.cpio.gz"
-    folder.mkdir(parents=True, exist_ok=True)
-    if not kernel.exists():
-        fetch_kernel(kernel)
-    if not base.exists():
-        make_root(base)
-    return kernel, base
+    folder = cache.entry("numa-vm", cache.digest(recipe=recipe), make_guest)
+    return folder / "vmlinuz", folder / "root.cpio.gz"
+
+
+def make_guest(folder: Path) -> None:
+    fetch_kernel(folder / "vmlinuz")
+    make_root(folder / "root.cpio.gz")
 
 
 def fetch_kernel(target: Path) -> None:
@@ -195,16 +194,15 @@ def fetch_kernel(target: Path) -> None:
 def make_root(target: Path) -> None:
     with tempfile.TemporaryDirectory(dir=target.parent) as work:
         os.chmod(work, 0o755)
-        root, packed = Path(work, "root"), Path(work, "packed")
+        root = Path(work, "root")
         include = f"--include={PACKAGES}"
         command_output("debootstrap", "--variant=minbase", include, SUITE, str(root), MIRROR)
         for name in UNUSED:
             shutil.rmtree(root / name, ignore_errors=True)
-        with gzip.open(packed, "wb", compresslevel=1) as image:
+        with gzip.open(target, "wb", compresslevel=1) as image:
             for path in [root, *sorted(root.rglob("*"))]:
                 write_path(image, path, str(path.relative_to(root)))
             write_entry(image, "TRAILER!!!", 0, b"")
-        packed.rename(target)
 
 
 def command_output(*command: str, cwd: str | None = None) -> str:
@@ -215,7 +213,9 @@ def command_output(*command: str, cwd: str | None = None) -> str:
     return done.stdout
 
 
-def write_top(image: gzip.GzipFile, command: str, copies: list[tuple[Path, str]]) -> None:
+def write_top(
+    image: BinaryIO | gzip.GzipFile, command: str, copies: list[tuple[Path, str]]
+) -> None:
     """What this run adds to the guest: the copies, the command and /init."""
     made: set[str] = set()
     for source, target in copies:
@@ -223,7 +223,7 @@ def write_top(image: gzip.GzipFile, command: str, copies: list[tuple[Path, str]]
             if str(parent) not in made:
                 made.add(str(parent))
                 write_entry(image, str(parent).lstrip("/"), stat.S_IFDIR | 0o755, b"")
-        for path in walk(source):
+        for path in [source, *sorted(source.rglob("*"))]:
             write_path(image, path, str(target / path.relative_to(source)).lstrip("/"))
     write_entry(image, "command", stat.S_IFREG | 0o644, command.encode())
     init = INIT.format(begin=BEGIN, end=END)
@@ -231,28 +231,26 @@ def write_top(image: gzip.GzipFile, command: str, copies: list[tuple[Path, str]]
     write_entry(image, "TRAILER!!!", 0, b"")
 
 
-def walk(path: Path) -> Iterator[Path]:
-    yield path
-    if path.is_dir() and not path.is_symlink():
-        for child in sorted(path.iterdir()):
-            if child.name != "__pycache__":
-                yield from walk(child)
-
-
 def write_path(image: BinaryIO | gzip.GzipFile, path: Path, name: str) -> None:
-    mode = path.lstat().st_mode
-    if stat.S_ISLNK(mode):
-        write_entry(image, name, mode, os.readlink(path).encode())
-    elif stat.S_ISDIR(mode):
-        write_entry(image, name, mode, b"")
-    elif stat.S_ISREG(mode):
-        write_entry(image, name, mode, path.read_bytes())
+    status = path.lstat()
+    if stat.S_ISLNK(status.st_mode):
+        data = os.readlink(path).encode()
+    elif stat.S_ISREG(status.st_mode):
+        data = path.read_bytes()
+    elif stat.S_ISDIR(status.st_mode):
+        data = b""
+    else:
+        return
+    # Python trusts compiled code only while the source keeps its time.
+    write_entry(image, name, status.st_mode, data, int(status.st_mtime))
 
 
-def write_entry(image: BinaryIO | gzip.GzipFile, name: str, mode: int, data: bytes) -> None:
+def write_entry(
+    image: BinaryIO | gzip.GzipFile, name: str, mode: int, data: bytes, time: int = 0
+) -> None:
     """One entry of the `newc` format (kernel: Documentation/driver-api/early-userspace)."""
     encoded = name.encode() + b"\0"
-    numbers = (0, mode, 0, 0, 1, 0, len(data), 0, 0, 0, 0, len(encoded), 0)
+    numbers = (0, mode, 0, 0, 1, time, len(data), 0, 0, 0, 0, len(encoded), 0)
     header = b"070701" + b"".join(b"%08X" % number for number in numbers)
     image.write(header + encoded + bytes(-(len(header) + len(encoded)) % 4))
     image.write(data + bytes(-len(data) % 4))

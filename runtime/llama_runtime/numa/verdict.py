@@ -58,6 +58,11 @@ class NumaReport:
         """What numa.policy Required asks for. A machine with one node has no remote memory."""
         return self.verdict in ("Aligned", "SingleNode")
 
+    @property
+    def misplaced(self) -> bool:
+        """What the container was given rules alignment out, whatever is loaded into it."""
+        return self.verdict in ("CpusSpanNodes", "MemsSpanNodes", "GpuRemote")
+
     def as_dict(self) -> dict[str, Any]:
         return {
             "policy": self.policy,
@@ -136,7 +141,7 @@ def split_gpus(gpus: tuple[Gpu, ...]) -> tuple[frozenset[int], bool]:
 
 
 MEANING: dict[Verdict, str] = {
-    "Aligned": "CPUs, memory and GPUs are on one NUMA node.",
+    "Aligned": "CPUs, memory and any GPU are on one NUMA node.",
     "CpusSpanNodes": "The container was given CPUs of several NUMA nodes.",
     "MemsSpanNodes": "The container may allocate memory on several NUMA nodes.",
     "GpuRemote": "A GPU is on another NUMA node than the CPUs.",

@@ -86,6 +86,24 @@ def test_what_required_accepts(verdict: str, aligned: bool, seen: Observation) -
     assert (report.verdict, report.aligned) == (verdict, aligned)
 
 
+subsets = st.frozensets(st.integers(0, 7))
+observations = st.builds(
+    observation,
+    cpus=subsets,
+    mems=st.frozensets(st.sampled_from([0, 1])),
+    gpus=st.lists(st.sampled_from([0, 1, None]), max_size=3).map(tuple),
+    pages=st.none() | st.dictionaries(st.sampled_from([0, 1]), st.integers(0, 10**6)),
+)
+
+
+@given(observations)
+def test_misplaced_is_known_before_anything_is_loaded(seen: Observation) -> None:
+    before = judge(dataclasses.replace(seen, pages_kib=None), "Required")
+    after = judge(seen, "Required")
+    assert before.misplaced == after.misplaced
+    assert not (after.misplaced and after.aligned)
+
+
 def test_the_report_is_the_numa_object_of_status() -> None:
     seen = observation(gpus=(1,), pages={0: 512, 1: 95 * MIB})
     report = judge(seen, "Required").as_dict()
@@ -125,16 +143,6 @@ def test_what_the_runtime_narrowed_is_said_beside_what_was_given() -> None:
 
 def test_cpus_that_run_on_several_nodes_have_no_local_memory() -> None:
     assert judge(observation(cpus={3, 4}, pages=LOCAL), "None").local_ratio is None
-
-
-subsets = st.frozensets(st.integers(0, 7))
-observations = st.builds(
-    observation,
-    cpus=subsets,
-    mems=st.frozensets(st.sampled_from([0, 1])),
-    gpus=st.lists(st.sampled_from([0, 1, None]), max_size=3).map(tuple),
-    pages=st.none() | st.dictionaries(st.sampled_from([0, 1]), st.integers(0, 10**6)),
-)
 
 
 @given(observations)
