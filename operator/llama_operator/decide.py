@@ -94,6 +94,7 @@ def _decide(
         if failure.generation == resource.metadata.generation
     }
     image = _image(observation, resource, previous, fleet)
+    build_pod(resource, 0, image=image)  # A spec that makes no pod must not delete one either.
     planned = plan(fleet, _absent(resource, previous, fleet, failures), now)
     services, wake = _services(observation, resource, failures, now)
     look = Look(
