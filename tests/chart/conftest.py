@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable
+from copy import deepcopy
+from functools import cache
 from typing import Any
 
 import pytest
@@ -21,6 +23,7 @@ EVERYTHING: dict[str, Any] = {
     "runtimeImage": "registry.example/llama-runtime:1",
     "imagePullSecrets": [{"name": "registry"}],
     "logLevel": "debug",
+    "extraArgs": ["--workers=32"],
     "crds": {"keep": False},
     "serviceAccount": {"name": "operator", "annotations": {"note": "x"}},
     "resources": {"requests": {"cpu": 1, "memory": "1Gi"}, "limits": {"memory": "1Gi"}},
@@ -46,8 +49,8 @@ EVERYTHING: dict[str, Any] = {
 Render = Callable[[dict[str, Any]], str]
 
 
-@pytest.fixture
-def render(control_plane: Cluster) -> Render:
+@pytest.fixture(scope="session")
+def render_again(control_plane: Cluster) -> Render:
     """The text that `helm template` makes of some values."""
 
     def template(values: dict[str, Any]) -> str:
@@ -60,14 +63,33 @@ def render(control_plane: Cluster) -> Render:
     return template
 
 
+@pytest.fixture(scope="session")
+def render(render_again: Render) -> Render:
+    """The same, made once for each set of values."""
+    texts: dict[str, str] = {}
+
+    def template(values: dict[str, Any]) -> str:
+        key = json.dumps(values)
+        if key not in texts:
+            texts[key] = render_again(values)
+        return texts[key]
+
+    return template
+
+
 def as_flags(values: dict[str, Any]) -> list[str]:
     """Values as flags of helm."""
     return [part for key in values for part in ("--set-json", f"{key}={json.dumps(values[key])}")]
 
 
+@cache
+def _parse(text: str) -> tuple[dict[str, Any], ...]:
+    return tuple(document for document in yaml.safe_load_all(text) if document)
+
+
 def documents(text: str) -> list[dict[str, Any]]:
-    """The objects in a text that helm made."""
-    return [document for document in yaml.safe_load_all(text) if document]
+    """The objects in a text that helm made, to do with as one likes."""
+    return deepcopy(list(_parse(text)))
 
 
 def only(text: str, kind: str, name: str | None = None) -> dict[str, Any]:

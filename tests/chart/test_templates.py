@@ -35,26 +35,34 @@ def test_lint_is_clean(control_plane: Cluster, values: dict[str, Any]) -> None:
 
 
 @ALL_VALUES
-def test_renders_the_same_bytes_twice(render: Render, values: dict[str, Any]) -> None:
-    assert render(values) == render(values)
+def test_renders_the_same_bytes_twice(
+    render: Render, render_again: Render, values: dict[str, Any]
+) -> None:
+    assert render(values) == render_again(values)
 
 
 @ALL_VALUES
 def test_the_api_server_takes_every_object(
     control_plane: Cluster, render: Render, namespace: str, values: dict[str, Any]
 ) -> None:
-    for document in documents(render(values)):
-        if document["apiVersion"].startswith("monitoring.coreos.com/"):
-            continue  # Their CRDs are not ours to install; tests below look at them.
-        if document["kind"] == "Pod":
-            continue  # It needs its ServiceAccount; the next test looks at it.
+    # The CRDs of the monitors are not ours to install, and the Pod of helm test needs its
+    # ServiceAccount: the tests below look at them.
+    wanted = [
+        document
+        for document in documents(render(values))
+        if document["kind"] not in ("Pod", "ServiceMonitor", "PodMonitor")
+    ]
+    for document in wanted:
         if "namespace" in document["metadata"]:
             document["metadata"]["namespace"] = namespace
-        control_plane.ok(
-            "apply", "--dry-run=server", "--server-side", "--force-conflicts",
-            "--field-manager=llama-operator-tests", "--validate=strict", "-f", "-",
-            stdin=yaml.safe_dump(document),
-        )  # fmt: skip
+
+    said = control_plane.ok(
+        "apply", "--dry-run=server", "--server-side", "--force-conflicts",
+        "--field-manager=llama-operator-tests", "--validate=strict", "-f", "-",
+        stdin=yaml.safe_dump_all(wanted),
+    )  # fmt: skip
+
+    assert said.count("serverside-applied (server dry run)") == len(wanted)
 
 
 @ALL_VALUES
@@ -65,18 +73,16 @@ def test_pods_fit_the_restricted_pod_security_standard(
         "label", "namespace", namespace, "pod-security.kubernetes.io/enforce=restricted"
     )
     template = only(render(values), "Deployment")["spec"]["template"]
-    pods = [
-        {"metadata": {"labels": template["metadata"]["labels"]}, "spec": template["spec"]},
-        only(render(values), "Pod"),
-    ]
-    for pod in pods:
-        del pod["spec"]["serviceAccountName"]  # It does not exist in this namespace.
+    pods = [template, only(render(values), "Pod")]
+    for index, pod in enumerate(pods):
         pod |= {"apiVersion": "v1", "kind": "Pod"}
-        pod["metadata"] = pod["metadata"] | {"name": "operator", "namespace": namespace}
+        pod["metadata"] |= {"name": f"pod-{index}", "namespace": namespace}
+        del pod["spec"]["serviceAccountName"]  # It does not exist in this namespace.
         pod["spec"].pop("priorityClassName", None)
-        control_plane.ok("apply", "--dry-run=server", "-f", "-", stdin=yaml.safe_dump(pod))
         for container in pod["spec"]["containers"]:
             assert container["securityContext"]["readOnlyRootFilesystem"] is True
+
+    control_plane.ok("apply", "--dry-run=server", "-f", "-", stdin=yaml.safe_dump_all(pods))
 
 
 @ALL_VALUES
@@ -140,6 +146,7 @@ def test_the_operator_understands_its_arguments(render: Render) -> None:
 
         assert settings.namespaces == tuple(values.get("watchNamespaces", ()))
         assert settings.log_level == values.get("logLevel", "info")
+        assert settings.workers == (32 if "extraArgs" in values else 16)
         assert settings.runtime_image == values.get("runtimeImage", "llama-runtime:0.1.0")
         assert ports == {"health": settings.health_port, "metrics": settings.metrics_port}
 

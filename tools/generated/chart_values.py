@@ -127,6 +127,9 @@ class Values(Part):
     log_level: Literal["debug", "info", "warning", "error"] = "info"
     """How much the operator logs."""
 
+    extra_args: list[str] = Field(default_factory=list)
+    """More flags of the operator, such as `--workers=32`; `--help` lists them."""
+
     crds: Crds = Crds()
     """The CustomResourceDefinition."""
 
