@@ -163,7 +163,7 @@ class Docker:
 
     def build(self, context: Path, destination: list[str], arguments: Mapping[str, str]) -> None:
         run(["docker", "buildx", "build", "--progress=plain", *build_flags(arguments),
-             *(["--load"] if "--output" not in destination else []),
+             *([] if any(flag.startswith("--output") for flag in destination) else ["--load"]),
              *destination, str(context)], self.report)  # fmt: skip
 
     def export(self, reference: str, archive: Path) -> None:

@@ -58,7 +58,7 @@ def entry(kind: str, key: str, build: Callable[[Path], None], *, keep: int = 4) 
     target = folder / key
     if not target.is_dir():
         folder.mkdir(parents=True, exist_ok=True)
-        with lock(f"{kind}-{key}"):
+        with lock(f"{kind}-{key}".replace("/", "-")):
             if not target.is_dir():
                 partial = folder / f".{key}"
                 shutil.rmtree(partial, ignore_errors=True)
@@ -100,4 +100,7 @@ def lock(name: str) -> Iterator[None]:
         except BlockingIOError:
             print(f"Waiting for another run that builds {name}.", file=sys.stderr, flush=True)
             fcntl.flock(file, fcntl.LOCK_EX)
-        yield
+        try:
+            yield
+        finally:
+            fcntl.flock(file, fcntl.LOCK_UN)
