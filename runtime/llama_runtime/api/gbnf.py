@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Iterable, Sequence
+from typing import Any
 
 MAX_GRAMMAR_BYTES = 256 * 1024
 MAX_GRAMMAR_DEPTH = 128
@@ -23,6 +24,7 @@ JSON_RULES = {
     "number": 'integer ("." [0-9]{1,16})? ([eE] [-+]? [0-9]{1,2})?',
     "integer": '"-"? ("0" | [1-9] [0-9]{0,15})',
 }
+_END = ""  # the key of a trie's node at which a text ends
 _NAME = re.compile(r"[a-z][a-z0-9-]*")
 _REFERENCE = re.compile(r'"(?:\\.|[^"\\])*"|\[(?:\\.|[^\]\\])*\]|([a-z][a-z0-9-]*)')
 
@@ -85,6 +87,28 @@ def alternatives(bodies: Iterable[str]) -> str:
 def separated(items: Sequence[str]) -> str:
     """JSON's comma between parts that are all there."""
     return ' "," space '.join(items)
+
+
+def string_except(texts: Iterable[str]) -> str:
+    """JSON strings other than ``texts``, without escapes: those could spell one of them."""
+    trie: dict[str, Any] = {}
+    for text in texts:
+        node = trie
+        for character in text:
+            node = node.setdefault(character, {})
+        node[_END] = {}
+    return rf'"\"" {_unlike(trie)} "\""'
+
+
+def _unlike(node: dict[str, Any]) -> str:
+    """What may follow a text that led to ``node``, so that it becomes none of the trie's."""
+    children = [character for character in node if character != _END]
+    taken = "".join(f"\\U{ord(character):08X}" for character in children)
+    bodies = [f'[^"\\\\\\x00-\\x1F\\x7F{taken}] [^"\\\\\\x00-\\x1F\\x7F]*']
+    bodies += [f"{literal(character)} {_unlike(node[character])}" for character in children]
+    if _END not in node:
+        bodies.append('""')
+    return alternatives(bodies)
 
 
 def is_within_bounds(grammar: str) -> bool:

@@ -17,6 +17,7 @@ from llama_runtime.api.gbnf import (
     integer_between,
     json_literal,
     separated,
+    string_except,
 )
 
 MAX_DEPTH = 64
@@ -30,7 +31,12 @@ FORMATS = {
     "uuid": r'"\"" [0-9a-fA-F]{8} ("-" [0-9a-fA-F]{4}){3} "-" [0-9a-fA-F]{12} "\""',
 }
 FORMAT_RULES = {
-    "date": '[0-9]{4} "-" ("0" [1-9] | "1" [0-2]) "-" ("0" [1-9] | [12] [0-9] | "3" [01])',
+    # No 29 February: whether a year has one is more than a grammar knows.
+    "date": (
+        '[1-9] [0-9]{3} "-" (("0" [13578] | "1" [02]) "-" ("0" [1-9] | [12] [0-9] | "3" [01]) '
+        '| ("0" [469] | "11") "-" ("0" [1-9] | [12] [0-9] | "30") '
+        '| "02-" ("0" [1-9] | "1" [0-9] | "2" [0-8]))'
+    ),
     "time": (
         '([01] [0-9] | "2" [0-3]) ":" [0-5] [0-9] ":" [0-5] [0-9] ("." [0-9]{1,6})? '
         '("Z" | [-+] ([01] [0-9] | "2" [0-3]) ":" [0-5] [0-9])'
@@ -150,7 +156,7 @@ class _Converter:
             if schema["$ref"] in seen:
                 raise SchemaError(f"$ref {schema['$ref']!r} refers to itself: break the circle")
             parts.append(self._merged(self._resolve(schema["$ref"]), seen | {schema["$ref"]}))
-        for part in _listed(schema.get("allOf", [{}]), "allOf"):
+        for part in _listed(schema["allOf"], "allOf") if "allOf" in schema else ():
             if not isinstance(part, dict):
                 raise SchemaError("allOf must be a list of objects")
             parts.append(self._merged(part, seen))
@@ -225,7 +231,8 @@ class _Converter:
         ]
         more = None
         if additional is not False:
-            more = self._member("string", additional, f"{name}-more")
+            key = self._grammar.add(f"{name}-key", string_except([*properties, *required]))
+            more = self._member(key, additional, f"{name}-more")
         return '"{" space ' + self._members(members, more, name) + ' "}"'
 
     def _refuse_unknown(self, required: Sequence[str], properties: Schema) -> None:
