@@ -12,6 +12,9 @@ import pytest
 import yaml
 
 from tests.cluster_fixtures import REPOSITORY, Cluster
+from tests.crd_fixture import crd
+
+__all__ = ["crd"]
 
 CHART = REPOSITORY / "helm/llama-operator"
 RELEASE, NAMESPACE = "llama", "llama-chart-test"

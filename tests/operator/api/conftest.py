@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import time
 from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
@@ -12,10 +11,10 @@ import pytest
 from kubernetes import client, config
 
 from llama_operator import api
-from tests.cluster_fixtures import REPOSITORY, Cluster
+from tests.cluster_fixtures import Cluster
+from tests.crd_fixture import crd
 
-CRD_FILE = REPOSITORY / "crds/llamadeployments.yaml"
-CRD_NAME = f"{api.PLURAL}.{api.GROUP}"
+__all__ = ["crd"]
 
 
 @dataclass(frozen=True)
@@ -58,33 +57,9 @@ class ApiServer:
 
 
 @pytest.fixture(scope="package")
-def crd(control_plane: Cluster) -> Iterator[None]:
-    """The CRD of this tree; taken away again unless it was there before."""
-    existed = control_plane.run("get", "crd", CRD_NAME).returncode == 0
-    control_plane.ok(
-        "apply", "--server-side", "--force-conflicts", "--field-manager=llama-operator-tests",
-        "-f", str(CRD_FILE),
-    )  # fmt: skip
-    control_plane.ok("wait", "--for=condition=Established", f"crd/{CRD_NAME}", "--timeout=60s")
-    wait_until_discovered(control_plane)
-    yield
-    if not existed:
-        control_plane.ok("delete", "crd", CRD_NAME)
-
-
-@pytest.fixture(scope="package")
 def api_server(control_plane: Cluster, crd: None) -> Iterator[ApiServer]:
     connection = config.new_client_from_config(  # type: ignore[no-untyped-call]
         str(control_plane.kubeconfig)
     )
     yield ApiServer(client.CustomObjectsApi(connection))
     connection.close()
-
-
-def wait_until_discovered(cluster: Cluster) -> None:
-    """Established comes before discovery; api-resources renews kubectl's own copy of it."""
-    for _ in range(300):
-        if api.PLURAL in cluster.ok("api-resources", f"--api-group={api.GROUP}"):
-            return
-        time.sleep(0.2)
-    pytest.fail(f"The API server does not offer {api.PLURAL} a minute after it took the CRD.")
