@@ -1,0 +1,179 @@
+"""The real operator as a process of its own, with the rights that its documentation lists."""
+
+from __future__ import annotations
+
+import os
+import socket
+import subprocess
+import sys
+import urllib.error
+import urllib.request
+from pathlib import Path
+from typing import Any
+
+import yaml
+
+from tests.cluster_fixtures import REPOSITORY
+from tests.operator.integration.api import Api, eventually
+
+ACCOUNT = "operator"
+RULES = [
+    (["llama-operator.dev"], ["llamadeployments"], ["get", "list", "watch"]),
+    (["llama-operator.dev"], ["llamadeployments/status"], ["patch"]),
+    (
+        ["", "policy"],
+        ["pods", "services", "poddisruptionbudgets"],
+        ["get", "list", "watch", "create", "patch", "delete"],
+    ),
+    (["events.k8s.io"], ["events"], ["create"]),
+]
+"""What docs/operator.md lists; nothing else is granted here."""
+
+
+def grant(api: Api, directory: Path) -> Path:
+    """A service account with `RULES` in the namespace; its kubeconfig."""
+    names = {"metadata": {"name": ACCOUNT}}
+    api.create("serviceaccounts", {"apiVersion": "v1", "kind": "ServiceAccount", **names})
+    rules = [
+        {"apiGroups": groups, "resources": resources, "verbs": verbs}
+        for groups, resources, verbs in RULES
+    ]
+    rbac = "rbac.authorization.k8s.io"
+    api.create("roles", {"apiVersion": f"{rbac}/v1", "kind": "Role", **names, "rules": rules})
+    api.create(
+        "rolebindings",
+        {
+            "apiVersion": f"{rbac}/v1",
+            "kind": "RoleBinding",
+            **names,
+            "subjects": [{"kind": "ServiceAccount", "name": ACCOUNT, "namespace": api.namespace}],
+            "roleRef": {"apiGroup": rbac, "kind": "Role", "name": ACCOUNT},
+        },
+    )
+    token = api.create(
+        "serviceaccounts",
+        {"apiVersion": "authentication.k8s.io/v1", "kind": "TokenRequest", "spec": {}},
+        ACCOUNT,
+        "token",
+    )["status"]["token"]
+    configuration = api.configuration
+    cluster: dict[str, Any] = {"server": configuration.host}
+    if configuration.ssl_ca_cert:
+        cluster["certificate-authority"] = configuration.ssl_ca_cert
+    else:
+        cluster["insecure-skip-tls-verify"] = True
+    kubeconfig = directory / "kubeconfig"
+    kubeconfig.write_text(
+        yaml.safe_dump(
+            {
+                "apiVersion": "v1",
+                "kind": "Config",
+                "clusters": [{"name": "test", "cluster": cluster}],
+                "users": [{"name": "test", "user": {"token": token}}],
+                "contexts": [{"name": "test", "context": {"cluster": "test", "user": "test"}}],
+                "current-context": "test",
+            }
+        )
+    )
+    return kubeconfig
+
+
+class OperatorProcess:
+    """Starts, kills and restarts the operator for one namespace."""
+
+    def __init__(self, api: Api, directory: Path) -> None:
+        self._api = api
+        self._kubeconfig = grant(api, directory)
+        self._log = directory / "operator.log"
+        self._process: subprocess.Popen[bytes] | None = None
+        self._health = self._metrics = 0
+
+    def start(self, *, image: str = "llama-runtime:1", resync_seconds: float = 600) -> None:
+        assert self._process is None
+        self._health, self._metrics = free_port(), free_port()
+        with self._log.open("ab") as log:
+            self._process = subprocess.Popen(
+                [
+                    sys.executable,
+                    "-m",
+                    "llama_operator",
+                    f"--runtime-image={image}",
+                    f"--namespace={self._api.namespace}",
+                    f"--resync-seconds={resync_seconds}",
+                    f"--health-port={self._health}",
+                    f"--metrics-port={self._metrics}",
+                ],
+                cwd=REPOSITORY / "operator",
+                env={**without_cluster(), "KUBECONFIG": str(self._kubeconfig)},
+                stdout=log,
+                stderr=log,
+            )
+
+    def wait_ready(self) -> None:
+        eventually(self._ready)
+
+    def kill(self) -> None:
+        """SIGKILL: nothing is finished, nothing is saved."""
+        assert self._process is not None
+        self._process.kill()
+        self._process.wait()
+        self._process = None
+
+    def stop(self) -> int:
+        """SIGTERM; the exit status."""
+        assert self._process is not None
+        self._process.terminate()
+        status = self._process.wait(timeout=120)
+        self._process = None
+        return status
+
+    @property
+    def running(self) -> bool:
+        return self._process is not None and self._process.poll() is None
+
+    @property
+    def log(self) -> str:
+        return self._log.read_text()
+
+    def health(self) -> int:
+        return get(f"http://127.0.0.1:{self._health}/healthz")[0]
+
+    def metrics(self) -> dict[str, float]:
+        """Every sample by its name and labels, as in the exposition."""
+        _, text = get(f"http://127.0.0.1:{self._metrics}/metrics")
+        lines = (line for line in text.splitlines() if not line.startswith("#"))
+        return {name: float(value) for name, value in (line.rsplit(" ", 1) for line in lines)}
+
+    def writes(self) -> float:
+        """Requests to the API server that were no mere questions."""
+        return sum(
+            value
+            for name, value in self.metrics().items()
+            if name.startswith("llama_operator_api_requests_total{") and 'verb="GET"' not in name
+        )
+
+    def _ready(self) -> bool:
+        assert self.running, self.log
+        return get(f"http://127.0.0.1:{self._health}/readyz")[0] == 200
+
+
+def get(url: str) -> tuple[int, str]:
+    try:
+        with urllib.request.urlopen(url, timeout=30) as answer:
+            return answer.status, answer.read().decode()
+    except urllib.error.HTTPError as error:
+        return error.code, error.read().decode()
+    except OSError:
+        return 0, ""
+
+
+def free_port() -> int:
+    with socket.socket() as listener:
+        listener.bind(("127.0.0.1", 0))
+        port: int = listener.getsockname()[1]
+        return port
+
+
+def without_cluster() -> dict[str, str]:
+    """The environment without what a pod gets, so that KUBECONFIG counts."""
+    return {name: value for name, value in os.environ.items() if not name.startswith("KUBERNETES_")}
