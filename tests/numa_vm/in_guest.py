@@ -50,12 +50,13 @@ class Scenario:
     quota: str = "max 100000"
     cached: int | None = None
     mmap: bool = False
+    answers: bool = False
     gpus: tuple[int | None, ...] = ()
     moved_to: str = ""
 
 
 SCENARIOS = {
-    "bound": Scenario(cached=0),
+    "bound": Scenario(cached=0, answers=True),
     "mmap-cached-here": Scenario(cached=1, mmap=True),
     "mmap-cached-there": Scenario(cached=0, mmap=True),
     "moves-to-gpu": Scenario(cpus="0-3", mems="0-1", policy="Preferred", cached=0, gpus=(1,)),
@@ -150,7 +151,7 @@ def look(policy: NUMAPolicy) -> None:
 def measure_runtime(
     name: str, scenario: Scenario, model: Path, environment: dict[str, str]
 ) -> dict[str, Any]:
-    """Starts the runtime, lets it answer once, and stops it; or waits until it gives up."""
+    """Starts the runtime, waits until it serves and stops it; or until it gives up."""
     log = Path(f"/tmp/{name}.json")
     flags = f"--numa-policy {scenario.policy} --engine-gpu-layers 0 --drain-delay 0 "
     flags += "--kv-max-sequences 2 --kv-context-per-sequence 512 "
@@ -161,7 +162,8 @@ def measure_runtime(
     while runtime.poll() is None:
         status = read_status()
         if status["state"] == "Serving":
-            measured["threads"] = answer_once(runtime.pid)
+            request = threading.Thread(target=complete if scenario.answers else read_status)
+            measured["threads"] = affinities(runtime.pid, request)
             measured["numa"] = read_status()["numa"]
             runtime.terminate()
             break
@@ -182,11 +184,10 @@ def read_status() -> dict[str, Any]:
         return {"state": "Starting"}
 
 
-def answer_once(runtime: int) -> list[list[int]]:
-    """The affinity of every thread seen while one token is computed."""
-    request = threading.Thread(target=complete)
-    request.start()
+def affinities(runtime: int, request: threading.Thread) -> list[list[int]]:
+    """The affinity of every thread of the runtime that is seen while the request runs."""
     masks: dict[int, list[int]] = {}
+    request.start()
     while request.is_alive():
         for task in Path(f"/proc/{runtime}/task").iterdir():
             with contextlib.suppress(ProcessLookupError):

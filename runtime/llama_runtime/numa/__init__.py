@@ -10,12 +10,12 @@ from __future__ import annotations
 from dataclasses import dataclass
 from pathlib import Path
 
-from .binding import Binding, bind, plan_binding, still_in_force
-from .gpus import Gpu, find_gpus
-from .limits import allowed_cpus, allowed_mems, cpu_quota
-from .pages import read_pages
-from .topology import read_topology
-from .verdict import NUMAPolicy, NumaReport, Observation, Verdict, judge
+from llama_runtime.numa.binding import Binding, bind, plan_binding, still_in_force
+from llama_runtime.numa.gpus import Gpu, find_gpus
+from llama_runtime.numa.limits import allowed_cpus, allowed_mems, cpu_quota
+from llama_runtime.numa.pages import read_pages
+from llama_runtime.numa.topology import read_topology
+from llama_runtime.numa.verdict import NUMAPolicy, NumaReport, Observation, Verdict, judge
 
 __all__ = ["Binding", "NUMAPolicy", "NumaReport", "Verdict", "cpu_quota", "observe", "prepare"]
 

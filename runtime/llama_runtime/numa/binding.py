@@ -14,8 +14,8 @@ import platform
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from .gpus import Gpu
-from .topology import Topology, format_list
+from llama_runtime.numa.gpus import Gpu
+from llama_runtime.numa.topology import Topology, format_list
 
 SET_MEMPOLICY = {"x86_64": 238, "aarch64": 237}  # asm/unistd_64.h, asm-generic/unistd.h
 MPOL_PREFERRED = 1  # linux/mempolicy.h

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from pathlib import Path
 
-from .topology import parse_list
+from llama_runtime.numa.topology import parse_list
 
 
 def allowed_cpus(root: Path = Path("/")) -> frozenset[int]:

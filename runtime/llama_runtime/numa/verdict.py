@@ -6,9 +6,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, Literal
 
-from .binding import Binding
-from .gpus import Gpu
-from .topology import Topology, format_list
+from llama_runtime.numa.binding import Binding
+from llama_runtime.numa.gpus import Gpu
+from llama_runtime.numa.topology import Topology, format_list
 
 NUMAPolicy = Literal["None", "Preferred", "Required"]
 Verdict = Literal[
