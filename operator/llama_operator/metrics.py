@@ -1,4 +1,4 @@
-"""The operator's metrics; docs/operator.md has the table that `reference` gives."""
+"""The operator's metrics; docs/metrics.md is made from `reference`."""
 
 from __future__ import annotations
 
