@@ -66,6 +66,7 @@ class Process:
         self._numa: dict[str, Any] | None = None
         self._keys = ApiKeys(settings.server_api_key_file)
         self._told_to_stop = asyncio.Event()
+        self.ports: tuple[int, ...] = ()
         registry = CollectorRegistry()
         registry.register(StatusCollector(self.status))
         self._metrics = RequestMetrics(registry)
@@ -101,7 +102,8 @@ class Process:
         )
         management.start()
         self._handle_signals()
-        log.info("Listening", extra={"ports": [bound.getsockname()[1] for bound in sockets]})
+        self.ports = tuple(bound.getsockname()[1] for bound in sockets)
+        log.info("Listening", extra={"ports": self.ports})
         serving = asyncio.create_task(api.serve([sockets[0]]))
         try:
             return await self._live()
@@ -239,7 +241,7 @@ class Process:
         settings, model = self._settings, self._model
         if model is None:
             return self._end(ExitCode.DRAINED, "Drained", "There was no model to drain.")
-        await asyncio.sleep(settings.drain_delay)
+        await self._let_endpoints_go()
         self._lifecycle = self._lifecycle.refuse()
         model.engine.drain()
         drained = True
@@ -258,6 +260,10 @@ class Process:
             "DrainTimedOut",
             f"{cut} requests were cut off after {settings.drain_timeout:g} s (drainTimeout).",
         )
+
+    async def _let_endpoints_go(self) -> None:
+        """Proxies still send requests here until they hear that this pod is not ready."""
+        await asyncio.sleep(self._settings.drain_delay)
 
     def _end(self, code: ExitCode, reason: str, message: str) -> int:
         write_termination_log(self._settings.termination_log, reason, message)

@@ -230,7 +230,18 @@ class FakeEngine:
                 "heartbeatAgeSeconds": self.heartbeat_age,
                 "failed": self.failed,
             },
-            "counters": {"promptTokens": 10, "predictedTokens": 20, "steps": 5},
+            "counters": {
+                "promptTokens": 10,
+                "predictedTokens": 20,
+                "cellsSaved": 6,
+                "prefixHits": 2,
+                "evictions": 1,
+                "decodeFailures": 0,
+                "contextRebuilds": 0,
+                "steps": 5,
+                "stepSeconds": 0.5,
+                "decodeSeconds": 0.4,
+            },
         }
 
     def close(self, timeout: float) -> bool:
