@@ -11,6 +11,7 @@ from rich.console import Console
 
 from tests.bench import figures, report
 from tests.bench.figures import Figure
+from tests.bench.runtime import page
 from tests.bench.runtime.bench import Bench
 from tests.bench.runtime.load import BenchError
 from tests.bench.runtime.scenarios import (
@@ -24,7 +25,6 @@ from tests.bench.runtime.scenarios import (
 from tests.bench.runtime.servers import REPOSITORY
 
 RESULT = REPOSITORY / "build/bench/runtime.json"
-PAGE = REPOSITORY / "docs/bench-runtime.md"
 SCENARIOS: dict[str, Callable[[Bench], list[Figure]]] = {
     "throughput": throughput.run,
     "decode": decode.run,
@@ -48,7 +48,7 @@ def main() -> None:
     )
     arguments = parser.parse_args()
     if arguments.write_docs:
-        write_docs(figures.read(RESULT))
+        page.write(REPOSITORY / "docs", figures.read(RESULT))
         return
     console = Console(highlight=False)
     bench = Bench(
@@ -87,11 +87,6 @@ def run(bench: Bench, names: list[str], console: Console) -> tuple[list[Figure],
             )
         )
     return found, failed
-
-
-def write_docs(found: list[Figure]) -> None:
-    """Put the figures into docs/bench-runtime.md."""
-    PAGE.write_text(report.replace_figures(PAGE.read_text(), report.markdown(found)))
 
 
 def _models(quick: bool) -> dict[str, Path]:

@@ -82,7 +82,7 @@ def _build(folder: Path, pin: str) -> None:
         archive.extractall(scratch, filter="data")
     source, tree = next(scratch.glob("*/vendor/llama.cpp")), scratch / "tree"
     _run(["cmake", "-G", "Ninja", "-S", str(source), "-B", str(tree), *FLAGS], log)
-    _run(["nice", "-n", "19", "ninja", "-C", str(tree), *PROGRAMS], log)
+    _run(["ninja", "-C", str(tree), *PROGRAMS], log)
     for name in (*PROGRAMS, *LIBRARIES):
         shutil.copy2(tree / "bin" / name, folder)
     shutil.rmtree(scratch)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass
 
 from tests.bench.figures import Figure, ratio, rounds
@@ -14,6 +15,8 @@ PEERS = (RUNTIME, LLAMA_SERVER, LLAMA_CPP_SERVER)
 ANSWER_TOKENS = 64
 REQUESTS = {1: 6, 4: 3, 8: 3, 16: 2}
 """Requests of each client, by how many clients there are: some seconds of work."""
+SPEED_NAME = re.compile(r"(\S+), (\d+) streams?: (.+)")
+"""The name of a speed: quantization, streams, server."""
 TARGETS = {
     (LLAMA_SERVER.name, 1): 0.97,
     (LLAMA_SERVER.name, 16): 1.0,
@@ -37,9 +40,9 @@ def run(bench: Bench) -> list[Figure]:
         results = bench.take_turns(
             PEERS, quantization, lambda server, seed: _measure(server, seed, bench.quick)
         )
-        figures += _speeds(quantization, results)
+        figures += speeds(quantization, results)
         if index == 0:
-            figures += _memory(quantization, results)
+            figures += memory(quantization, results)
     return figures
 
 
@@ -69,7 +72,7 @@ def clients(streams: int, requests: int, seed: str) -> list[Client]:
     ]  # fmt: skip
 
 
-def _speeds(quantization: str, results: dict[str, list[Result]]) -> list[Figure]:
+def speeds(quantization: str, results: dict[str, list[Result]]) -> list[Figure]:
     by_peer = {
         name: {
             streams: rounds((result.speeds[streams] for result in held), "higher")
@@ -79,7 +82,7 @@ def _speeds(quantization: str, results: dict[str, list[Result]]) -> list[Figure]
     }
     figures = [
         Figure(
-            name=f"{quantization}, {streams} streams: {name}",
+            name=f"{quantization}, {_streams(streams)}: {name}",
             value=speed.best,
             unit="tok/s",
             better="higher",
@@ -91,13 +94,13 @@ def _speeds(quantization: str, results: dict[str, list[Result]]) -> list[Figure]
     ]
     ours = by_peer[RUNTIME.name]
     return figures + [
-        ratio(f"{quantization}, {streams} streams, over {name}", ours[streams],
+        ratio(f"{quantization}, {_streams(streams)}, over {name}", ours[streams],
               by_peer[name][streams], name, "tok/s", target)
         for (name, streams), target in TARGETS.items()
     ]  # fmt: skip
 
 
-def _memory(quantization: str, results: dict[str, list[Result]]) -> list[Figure]:
+def memory(quantization: str, results: dict[str, list[Result]]) -> list[Figure]:
     def resident(name: str, moment: str) -> list[float]:
         return [getattr(result, moment) for result in results[name]]
 
@@ -108,3 +111,7 @@ def _memory(quantization: str, results: dict[str, list[Result]]) -> list[Figure]
               LLAMA_SERVER.name, "MiB resident", None)
         for when, moment in (("after load", "loaded_mib"), ("after the traffic", "done_mib"))
     ]  # fmt: skip
+
+
+def _streams(count: int) -> str:
+    return "1 stream" if count == 1 else f"{count} streams"
