@@ -155,7 +155,9 @@ class TokenStream(Protocol):
 class Vocabulary(Protocol):
     """Tokens and text of the loaded model; safe from any thread."""
 
-    size: int
+    @property
+    def size(self) -> int:
+        """Token ids go from 0 to size - 1."""
 
     def tokenize(self, text: str, *, add_special: bool, parse_special: bool) -> list[int]: ...
 
@@ -168,7 +170,9 @@ class Vocabulary(Protocol):
 class Engine(Protocol):
     """One llama.cpp context and the thread that owns it."""
 
-    vocabulary: Vocabulary
+    @property
+    def vocabulary(self) -> Vocabulary: ...
+
     chat_template: str | None
     """The Jinja template inside the GGUF, if it has one."""
     bos_token: str

@@ -93,9 +93,9 @@ class Parser:
             elif kind == "name":
                 items.append(Name(text))
             elif kind == "repeat":
-                least, comma, most = text[1:-1].partition(",")
-                end = (int(most) if most else None) if comma else int(least)
-                items.append(Repeat(items.pop(), int(least), end))
+                first, comma, last = text[1:-1].partition(",")
+                end = (int(last) if last else None) if comma else int(first)
+                items.append(Repeat(items.pop(), int(first), end))
             elif text == "(":
                 items.append(self._choice())
                 assert self._tokens.pop(0) == ("sign", ")")

@@ -246,7 +246,9 @@ async def test_requests_are_counted_by_path_and_status(start: Any) -> None:
 
     def count(path: str, method: str, code: str) -> float | None:
         labels = {"path": path, "method": method, "code": code}
-        return served.registry.get_sample_value("llama_runtime_http_requests_total", labels)
+        name = "llama_runtime_http_requests_total"
+        value: float | None = served.registry.get_sample_value(name, labels)
+        return value
 
     assert count("/v1/models/{id:path}", "GET", "200") == 1
     assert count("other", "GET", "404") == 1
