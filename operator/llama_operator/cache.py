@@ -54,9 +54,12 @@ def version(manifest: Manifest) -> int:
 class Cache:
     """The newest known state of every LlamaDeployment and of what they own."""
 
-    def __init__(self, clock: Callable[[], float]) -> None:
-        """`clock` gives seconds that never go back."""
+    def __init__(
+        self, clock: Callable[[], float], gone: Callable[[Manifest], None] = lambda manifest: None
+    ) -> None:
+        """`clock` gives seconds that never go back; `gone` hears of every object that is gone."""
         self._clock = clock
+        self._tell_gone = gone
         self._objects: dict[ObjectId, Manifest] = {}
         self._owned: dict[Key, set[ObjectId]] = {}
         self._gone: OrderedDict[str, None] = OrderedDict()
@@ -85,6 +88,7 @@ class Cache:
         if found is None or found["metadata"]["uid"] != uid:
             return False
         self._forget(found)
+        self._tell_gone(found)
         return True
 
     def resource(self, key: Key) -> Manifest | None:
@@ -153,6 +157,8 @@ class Cache:
             if version(found) >= version(manifest):
                 return False
             self._forget(found)
+            if found["metadata"]["uid"] != metadata["uid"]:
+                self._tell_gone(found)
         metadata.pop("managedFields", None)
         self._objects[object_id(manifest)] = manifest
         if (key := owner_key(manifest)) is not None:

@@ -38,7 +38,7 @@ class Controller:
         self._workers = settings.workers
         self._news: set[str] = set()
         self._listed: set[str] = set()
-        self.cache = Cache(time.monotonic)
+        self.cache = Cache(time.monotonic, self._gone)
         self._poller = Poller(lambda ip: ask(session, ip), self._add)
         reconciler = Reconciler(
             self.cache,
@@ -81,25 +81,19 @@ class Controller:
         if listed and uid in self._listed:
             self._resync.ask()
         self._listed.add(uid)
-        if uid not in self._news:
-            return
-        self._news.discard(uid)
         key = owner_key(manifest)
         if key is None:
             return
         if manifest["kind"] == POD.kind and (pod := read_pod(key.name, manifest)) is not None:
             self._poller.watch(key, pod)
-        self._count(manifest)
-        self._add(key)
+        if uid in self._news:
+            self._news.discard(uid)
+            self._count(manifest)
+            self._add(key)
 
     def gone(self, manifest: Manifest) -> None:
         """The watch told that an object does not exist any more."""
-        uid = manifest["metadata"]["uid"]
-        self._listed.discard(uid)
-        self._news.discard(uid)
-        self._poller.stop(uid)
         self.cache.drop(manifest)
-        self._count(manifest)
         if (key := owner_key(manifest)) is not None:
             self._add(key)
 
@@ -109,6 +103,13 @@ class Controller:
 
     def _add(self, key: Key) -> None:
         self._queue.add(key)
+
+    def _gone(self, manifest: Manifest) -> None:
+        uid = manifest["metadata"]["uid"]
+        self._listed.discard(uid)
+        self._news.discard(uid)
+        self._poller.stop(uid)
+        self._count(manifest)
 
     def _count(self, manifest: Manifest) -> None:
         if manifest["kind"] == KIND:

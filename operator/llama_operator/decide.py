@@ -246,6 +246,7 @@ def _problems(
     refused = [
         Problem(failure.reason, failure.message, failure.permanent)
         for _, failure in sorted(failures.items())
+        if not failure.soon
     ]
     broken = (
         pod_problem(resource, pod, _reading(observation, pod))

@@ -54,6 +54,7 @@ class Failures:
                 count=count,
                 generation=generation,
                 retry_at=now + (SOON if refusal.soon else backoff(count)),
+                soon=refusal.soon,
             )
         if not failures:
             del self._failures[key]

@@ -27,6 +27,8 @@ class Failure:
     """Generation of the resource for which it was tried: a changed spec is tried at once."""
 
     retry_at: datetime
+    soon: bool = False
+    """What is in the way goes by itself: nothing to tell."""
 
 
 @dataclass(frozen=True, slots=True)

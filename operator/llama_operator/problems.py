@@ -25,6 +25,10 @@ _FLEETING = {"ErrImagePull", "RegistryUnavailable"}
 _CONFIG_REASONS = {"CreateContainerConfigError", "CreateContainerError", "RunContainerError"}
 
 
+LASTING_RESTARTS = 3
+"""From here on a container that ends again and again is no matter of chance."""
+
+
 @dataclass(frozen=True, slots=True)
 class Problem:
     """Why a pod does not serve. Permanent: it stays until someone changes something."""
@@ -135,7 +139,7 @@ def _ended_before(resource: LlamaDeployment, pod: Pod) -> Problem | None:
         f"Pod {pod.name} ended with exit code {ended.get('exitCode')}: "
         f"{_sentence(said or 'no message was given')} "
         f"See kubectl logs --previous {pod.name}.",
-        permanent=looping,
+        permanent=looping or status.get("restartCount", 0) >= LASTING_RESTARTS,
     )
 
 

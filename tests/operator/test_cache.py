@@ -161,3 +161,19 @@ def test_the_watch_owes_nothing_of_what_it_told_first_or_what_is_gone() -> None:
     cache.drop(pod(7))
     clock.now = 60
     assert cache.lag() == 0
+
+
+def test_everything_that_goes_is_told_once() -> None:
+    gone: list[str] = []
+    cache = Cache(Clock(), lambda manifest: gone.append(manifest["metadata"]["uid"]))
+    cache.put(pod(1, uid="a"))
+    cache.put(pod(2, uid="b"))
+    assert gone == ["a"]
+
+    cache.drop(pod(3, uid="b"))
+    cache.drop(pod(3, uid="b"))
+    assert gone == ["a", "b"]
+
+    cache.put(pod(4, uid="c"))
+    cache.compare("Pod", None, [], 9)
+    assert gone == ["a", "b", "c"]

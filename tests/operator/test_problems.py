@@ -179,3 +179,11 @@ def test_a_runtime_that_loads_is_no_problem() -> None:
     loading = a_runtime(state="Loading", model={"loaded": False, "loadProgress": 0.4})
 
     assert problem_of(running(fresh()), loading) is None
+
+
+@pytest.mark.parametrize(("restarts", "permanent"), [(1, False), (2, False), (3, True)])
+def test_ending_again_and_again_does_not_flicker(restarts: int, permanent: bool) -> None:
+    problem = problem_of(running(fresh(), restartCount=restarts, **ended(1)))
+
+    assert problem is not None
+    assert problem.permanent is permanent

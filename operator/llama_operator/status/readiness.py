@@ -99,6 +99,8 @@ def _progress(look: Look) -> tuple[str, str]:
             steps.append(f"Pod {pod.name} is going.")
         elif isinstance(reading, RuntimeStatus) and reading.state == "Loading":
             steps.append(f"Pod {pod.name} loads the model{percent(reading)}.")
+        elif isinstance(reading, RuntimeStatus) and reading.state == "Draining":
+            steps.append(f"Pod {pod.name} finishes its answers.")
         else:
             steps.append(f"Pod {pod.name} is starting.")
     return "Starting", " ".join([_count(look), *steps[:3]])

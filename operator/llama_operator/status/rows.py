@@ -73,7 +73,7 @@ def _retry(pod: Pod, before: PodStatus | None) -> Retry | None:
 def _pending_retry(look: Look, before: PodStatus | None, name: str) -> Retry | None:
     """Of a pod that does not exist: refused by the API server, or between two tries."""
     failure = look.failures.get(f"Pod {name}")
-    if failure is not None:
+    if failure is not None and not failure.soon:
         return Retry(count=failure.count, next_time=failure.retry_at, reason=failure.reason)
     unchanged = look.previous.observed_generation == look.resource.metadata.generation
     return before.retry if before is not None and unchanged else None

@@ -177,6 +177,24 @@ def test_a_name_that_is_taken_is_stalled() -> None:
     assert "delete it" in condition(status, "Stalled").message
 
 
+def test_what_goes_by_itself_is_no_problem() -> None:
+    failure = Failure(
+        object="Pod chat-0",
+        reason="Terminating",
+        message="Pod chat-0 is still going.",
+        permanent=False,
+        count=1,
+        generation=1,
+        retry_at=NOW + timedelta(seconds=2),
+        soon=True,
+    )
+
+    status = status_of(a_resource(), failures={"Pod chat-0": failure})
+
+    assert truth(status, "Ready") == ("False", "Starting")
+    assert status.pods[0].retry is None
+
+
 def test_a_transition_is_dated_and_nothing_else_is() -> None:
     resource = a_resource()
     pod = a_pod(resource, 0)
