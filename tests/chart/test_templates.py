@@ -129,6 +129,13 @@ def test_namespaces_get_a_role_each_and_the_cluster_none(render: Render) -> None
     ]
 
 
+def test_the_operator_knows_its_own_name(render: Render) -> None:
+    # kopf asks for a user name otherwise, and the user of a restricted pod has none.
+    assert container(render(DEFAULT))["env"] == [
+        {"name": "POD_ID", "valueFrom": {"fieldRef": {"fieldPath": "metadata.name"}}}
+    ]
+
+
 def test_one_operator_at_a_time(render: Render) -> None:
     spec = only(render(DEFAULT), "Deployment")["spec"]
 
