@@ -22,12 +22,12 @@ class _Stream:
         self.owners = np.zeros(size, np.uint16)
         self.used = 0
         self.span = 0
-        self._head = 0
+        self.head = 0
 
     def take(self, count: int) -> Cells:
         """The cells that find_slot and apply_ubatch give to a micro batch of ``count`` tokens."""
         # Enough unused cells below: start from the beginning, to fill it.
-        start = 0 if self._head > self.used + 2 * count else self._head
+        start = 0 if self.head > self.used + 2 * count else self.head
         window = self.owners[start : start + count]
         if len(window) == count and not window.any():
             cells = np.arange(start, start + count, dtype=np.int32)
@@ -40,7 +40,7 @@ class _Stream:
         self.owners[cells] = 1
         self.used += count
         self.span = max(self.span, int(cells.max()) + 1)
-        self._head = int(cells[-1]) + 1
+        self.head = int(cells[-1]) + 1
         return cells
 
     def share(self, cells: Cells) -> None:
@@ -52,7 +52,7 @@ class _Stream:
         if not len(freed):
             return
         self.used -= len(freed)
-        self._head = min(self._head, int(freed.min()))
+        self.head = min(self.head, int(freed.min()))
         if int(freed.max()) + 1 == self.span:
             occupied = np.flatnonzero(self.owners[: self.span])
             self.span = int(occupied[-1]) + 1 if len(occupied) else 0
@@ -63,7 +63,7 @@ class _Stream:
         self.owners[cells] = 1
         self.used = len(cells)
         self.span = int(cells.max()) + 1 if len(cells) else 0
-        self._head = source._head
+        self.head = source.head
 
 
 class KVAccount:
@@ -100,10 +100,10 @@ class KVAccount:
     def free(self) -> int:
         return self.capacity - self.used
 
-    def stream_state(self, sequence: int) -> tuple[int, int]:
-        """(span, used) of the ring that holds the sequence, as find_slot's debug line has them."""
+    def ring_state(self, sequence: int) -> tuple[int, int, int]:
+        """(span, used, head) of the ring that holds the sequence: find_slot's debug line."""
         stream = self._stream(sequence)
-        return stream.span, stream.used
+        return stream.span, stream.used, stream.head
 
     def length(self, sequence: int) -> int:
         """Cells of one sequence, shared ones included; the next position is this number."""

@@ -31,6 +31,9 @@ _TOKEN_DATA = np.dtype([("id", np.int32), ("logit", np.float32), ("p", np.float3
 class LogitsUnusable(RuntimeError):
     """The model computed something that is not a number."""
 
+    def __init__(self) -> None:
+        super().__init__("The model computed something that is not a number: retry.")
+
 
 class Grammar:
     """A GBNF grammar and how far the generated text has come in it.
@@ -154,18 +157,19 @@ class Sampler:
             return None
         if not np.isfinite(highest):
             # llama.cpp's own samplers would abort the process.
-            raise LogitsUnusable(f"The model computed a logit of {highest}.")
+            raise LogitsUnusable
         if self._chain is None:
             return best
         return int(llama_cpp.llama_sampler_sample(self._chain, context, index))
 
 
-def greedy(rows: npt.NDArray[np.float32]) -> list[int]:
-    """The most likely token of each row, all rows at once."""
+def greedy(rows: npt.NDArray[np.float32]) -> list[int | None]:
+    """The most likely token of each row, all rows at once; None where that is no number."""
     best = rows.argmax(axis=1)
-    if not np.isfinite(rows[np.arange(len(rows)), best]).all():
-        raise LogitsUnusable("The model computed logits that are not finite.")
-    return cast(list[int], best.tolist())
+    usable = np.isfinite(rows[np.arange(len(rows)), best])
+    return [
+        token if fine else None for token, fine in zip(best.tolist(), usable.tolist(), strict=True)
+    ]
 
 
 def _chain(sampling: Sampling) -> int:

@@ -8,6 +8,9 @@ from collections import deque
 from collections.abc import Callable
 from typing import Literal
 
+import numpy as np
+import numpy.typing as npt
+
 from llama_runtime.engine.batch import Row
 from llama_runtime.engine.context import (
     DECODED,
@@ -191,23 +194,25 @@ class Scheduler:
         logits = self.kv.context.logits(len(outputs))
         chosen: list[Token | EngineFailed | None]
         if all(sequence.sampler.is_plain_greedy for sequence, _ in outputs):
-            try:
-                chosen = [Token(token) for token in greedy(logits)]
-            except LogitsUnusable as error:
-                chosen = [EngineFailed(str(error)) for _ in outputs]
+            chosen = [
+                EngineFailed(str(LogitsUnusable())) if token is None else Token(token)
+                for token in greedy(logits)
+            ]
         else:
-            chosen = []
-            for (sequence, index), row in zip(outputs, logits, strict=True):
-                try:
-                    chosen.append(
-                        sequence.sampler.choose(
-                            self.kv.context.pointer, index, row, sequence.tokens
-                        )
-                    )
-                except LogitsUnusable as error:
-                    chosen.append(EngineFailed(str(error)))
+            chosen = [
+                self._choose_token(sequence, index, row)
+                for (sequence, index), row in zip(outputs, logits, strict=True)
+            ]
         for (sequence, _), token in zip(outputs, chosen, strict=True):
             self._advance(sequence, token)
+
+    def _choose_token(
+        self, sequence: RunningSequence, index: int, row: npt.NDArray[np.float32]
+    ) -> Token | EngineFailed | None:
+        try:
+            return sequence.sampler.choose(self.kv.context.pointer, index, row, sequence.tokens)
+        except LogitsUnusable as error:
+            return EngineFailed(str(error))
 
     def _advance(self, sequence: RunningSequence, token: Token | EngineFailed | None) -> None:
         request = sequence.request
