@@ -37,8 +37,14 @@ class Builder(Protocol):
     def export(self, reference: str, archive: Path) -> None:
         """Write a stored image as a docker-archive that carries ``reference``."""
 
-    def tidy(self, keep: set[str]) -> None:
-        """Forget images of the project that aren't in ``keep``, and layers once there are many."""
+    def load(self, archive: Path) -> None:
+        """Store the image of a docker-archive under the reference that it carries."""
+
+    def tidy(self, prefix: str, keep: set[str]) -> None:
+        """Forget the images whose references begin with ``prefix`` but those in ``keep``.
+
+        What is left without a name serves later builds, until there is too much of it.
+        """
 
 
 class CommandFailed(Exception):
@@ -54,7 +60,7 @@ def run(command: list[str], report: Report) -> None:
     log.parent.mkdir(parents=True, exist_ok=True)
     tail: list[str] = []
     with (
-        log.open("a") as file,
+        log.open("a", buffering=1) as file,
         subprocess.Popen(
             command,
             stdin=subprocess.DEVNULL,
@@ -137,14 +143,16 @@ class Buildah:
         run([*self.command, "push", "--quiet", reference, f"docker-archive:{archive}:{reference}"],
             self.report)  # fmt: skip
 
-    def tidy(self, keep: set[str]) -> None:
+    def load(self, archive: Path) -> None:
+        run([*self.command, "pull", "--quiet", f"docker-archive:{archive}"], self.report)
+
+    def tidy(self, prefix: str, keep: set[str]) -> None:
         listed = subprocess.run(
             [*self.command, "images", "--format", "{{.Name}}:{{.Tag}}"],
             check=True, capture_output=True, text=True,
         ).stdout.split()  # fmt: skip
-        ours = {name for name in listed if "/llama-" in name}
-        for name in ours - keep:
-            succeeds([*self.command, "rmi", name])
+        for reference in {name for name in listed if name.startswith(prefix)} - keep:
+            succeeds([*self.command, "rmi", reference])
         if len(list((self.storage / f"{self.storage.name}-images").iterdir())) > STORED_IMAGES:
             succeeds([*self.command, "rmi", "--prune", "--force"])
 
@@ -169,5 +177,8 @@ class Docker:
     def export(self, reference: str, archive: Path) -> None:
         run(["docker", "save", "--output", str(archive), reference], self.report)
 
-    def tidy(self, keep: set[str]) -> None:
+    def load(self, archive: Path) -> None:
+        run(["docker", "load", "--quiet", "--input", str(archive)], self.report)
+
+    def tidy(self, prefix: str, keep: set[str]) -> None:
         """Docker's own garbage collection does that."""

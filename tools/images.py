@@ -32,6 +32,8 @@ REPOSITORY = Path(__file__).resolve().parent.parent
 CODE = {"operator": "operator/llama_operator", "runtime": "runtime/llama_runtime"}
 TEST_VARIANTS = "x64 haswell icelake"
 """ggml's CPU variants for this project's own clusters; a release has all of them."""
+REGISTRY = "docker.io/library/"
+"""What every cluster and builder reads into a reference that names no registry."""
 LIBRARIES = Path("opt/llama/lib")
 """The folder of the libraries in the target libllama."""
 
@@ -78,8 +80,13 @@ class Project:
 
         def make(folder: Path) -> None:
             with self.step(f"Build {reference}", "8 min once, then 20 s"):
-                self.build(f"--target={name}", f"--tag={reference}")
-                self.builder.export(reference, folder / f"llama-{name}.tar")
+                self.build(f"--target={name}", f"--tag={REGISTRY}{reference}")
+                if self.image_key(name) not in reference:
+                    raise CommandFailed(
+                        f"Sources of {reference} changed under the build: repeat it."
+                    )
+                self.builder.export(f"{REGISTRY}{reference}", folder / f"llama-{name}.tar")
+                self.builder.tidy(f"{REGISTRY}llama-{name}:", {f"{REGISTRY}{reference}"})
 
         folder = cache.entry(f"images/{name}", self.image_key(name), make)
         return Image(reference, folder / f"llama-{name}.tar")
@@ -158,12 +165,25 @@ class Project:
             self.builder.build(REPOSITORY, list(destination), arguments)
 
     def provide_base(self) -> None:
-        """Make the base by debootstrap, unless an image serves or it is stored already."""
-        if self.debian is None or self.builder.has(self.base_reference):
+        """Store the base made by debootstrap, unless another serves or it is stored already.
+
+        It comes from its archive even when the storage was lost: what was built on it stays valid
+        only for the very same image.
+        """
+        debian, reference = self.debian, self.base_reference
+        if debian is None or self.builder.has(reference):
             return
-        make = partial(base.make, self.debian, run=partial(run, report=self.report))
-        context = cache.entry("base", self.debian.key, make, keep=2)
-        self.builder.build(context, [f"--tag={self.base_reference}"], {})
+
+        def make(folder: Path) -> None:
+            (folder / "context").mkdir()
+            base.make(debian, folder / "context", partial(run, report=self.report))
+            self.builder.build(folder / "context", [f"--tag={reference}"], {})
+            self.builder.export(reference, folder / "base.tar")
+            shutil.rmtree(folder / "context")
+
+        archive = cache.entry("base", debian.key, make, keep=2) / "base.tar"
+        if not self.builder.has(reference):
+            self.builder.load(archive)
 
     @contextmanager
     def step(self, title: str, usually: str) -> Iterator[None]:
@@ -209,7 +229,6 @@ def main() -> None:
         images = {name: project.image(name) for name in CODE}
     except CommandFailed as failure:
         sys.exit(str(failure))
-    project.builder.tidy({image.reference for image in images.values()})
     if arguments.json:
         print(json.dumps({name: {"reference": image.reference, "archive": str(image.archive)}
                           for name, image in images.items()}, indent=2))  # fmt: skip

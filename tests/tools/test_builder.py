@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import json
 import sys
+import tarfile
 from pathlib import Path
 
 import pytest
@@ -84,3 +86,20 @@ def test_docker_builds_and_saves_where_there_is_no_buildah(calls: Path, tmp_path
     assert image.endswith(f"--target=runtime --tag=r:1 {tmp_path}")
     assert "--load" not in libraries
     assert save == f"save --output {tmp_path / 'r.tar'} r:1"
+
+
+def test_buildah_stores_exports_and_forgets_images(tmp_path: Path) -> None:
+    buildah = builder.find(lambda line: None)
+    (tmp_path / "Dockerfile").write_text("FROM scratch\nARG X\nLABEL x=$X\nCOPY Dockerfile /\n")
+    for tag in ("a:1", "a:2", "b:1"):
+        buildah.build(tmp_path, [f"--tag=docker.io/library/{tag}"], {"X": tag})
+    buildah.tidy("docker.io/library/a:", {"docker.io/library/a:2"})
+    stored = {tag for tag in ("a:1", "a:2", "b:1") if buildah.has(f"docker.io/library/{tag}")}
+    assert stored == {"a:2", "b:1"}
+    archive = tmp_path / "a.tar"
+    buildah.export("docker.io/library/a:2", archive)
+    with tarfile.open(archive) as tar:
+        manifest = tar.extractfile("manifest.json")
+        assert manifest is not None
+        (image,) = json.load(manifest)
+    assert image["RepoTags"] == ["docker.io/library/a:2"]

@@ -11,6 +11,7 @@ import pytest
 
 import base
 import images
+from builder import CommandFailed
 
 DOCKERFILE = (images.REPOSITORY / "Dockerfile").read_text()
 
@@ -41,10 +42,13 @@ class RecordingBuilder:
 
     def export(self, reference: str, archive: Path) -> None:
         assert self.has(reference)
-        archive.touch()
+        archive.write_text(reference)
 
-    def tidy(self, keep: set[str]) -> None:
-        self.stored &= keep
+    def load(self, archive: Path) -> None:
+        self.stored.add(archive.read_text())
+
+    def tidy(self, prefix: str, keep: set[str]) -> None:
+        self.stored -= {name for name in self.stored if name.startswith(prefix)} - keep
 
 
 @pytest.fixture(autouse=True)
@@ -133,7 +137,7 @@ def test_an_image_is_built_once_and_exported() -> None:
     assert re.fullmatch(r"llama-runtime:[0-9a-f]{12}", first.reference)
     ((context, destination, arguments),) = builder.built
     assert context == images.REPOSITORY
-    assert set(destination) == {"--target=runtime", f"--tag={first.reference}"}
+    assert set(destination) == {"--target=runtime", f"--tag=docker.io/library/{first.reference}"}
     assert arguments == {
         "BASE": "debian",
         "CPU_VARIANTS": images.TEST_VARIANTS,
@@ -141,6 +145,19 @@ def test_an_image_is_built_once_and_exported() -> None:
     }
     assert project(builder).image("runtime") == first
     assert len(builder.built) == 1
+
+
+def test_a_change_under_the_build_is_not_cached(checkout: Path) -> None:
+    class Editing(RecordingBuilder):
+        def build(
+            self, context: Path, destination: list[str], arguments: Mapping[str, str]
+        ) -> None:
+            super().build(context, destination, arguments)
+            append(checkout / "runtime/llama_runtime/__init__.py", "x = 1\n")
+
+    with pytest.raises(CommandFailed, match="changed"):
+        project(Editing()).image("runtime")
+    project(RecordingBuilder()).image("runtime")
 
 
 def test_libllama_is_one_folder_of_libraries() -> None:
@@ -162,7 +179,7 @@ def test_the_published_base_is_used_where_it_can_be_had(stored: bool) -> None:
 def test_a_base_is_made_where_no_registry_answers(monkeypatch: pytest.MonkeyPatch) -> None:
     debian = base.Debian("bookworm", (("http://mirror.example", "bookworm", "main"),))
     monkeypatch.setattr(base, "of_this_machine", lambda: debian)
-    monkeypatch.setattr(base, "make", lambda debian, folder, run: (folder / "Dockerfile").touch())
+    monkeypatch.setattr(base, "make", lambda debian, folder, run: None)
     builder = RecordingBuilder()
     made = project(builder, base_image=None)
     made.image("operator")
@@ -173,6 +190,10 @@ def test_a_base_is_made_where_no_registry_answers(monkeypatch: pytest.MonkeyPatc
         "--target=runtime",
     ]
     assert builder.built[1][2]["BASE"] == made.base_reference
+    afresh = RecordingBuilder()
+    project(afresh, base_image=None).libllama()
+    assert made.base_reference in afresh.stored
+    assert [destination[0] for _, destination, _ in afresh.built] == ["--target=libllama"]
 
 
 def test_the_pin_is_one_package_with_its_hashes() -> None:
