@@ -47,7 +47,7 @@ lint: .venv/locked ## Format, lint, types, layers, generated files
 	@.venv/bin/ruff check --quiet .
 	@.venv/bin/mypy -p llama_operator -p llama_runtime
 	@.venv/bin/mypy tools tests
-	@.venv/bin/lint-imports
+	@PYTHONPATH=operator:runtime .venv/bin/lint-imports
 	@$(PYTHON) tools/generate.py --check
 
 .PHONY: generate

@@ -8,6 +8,7 @@ so nothing is decided before everything was listed once.
 from __future__ import annotations
 
 import os
+from dataclasses import replace
 from typing import Any
 
 import kopf
@@ -51,16 +52,26 @@ def build_registry(controller: Controller) -> kopf.OperatorRegistry:
     async def close(**_: Any) -> None:
         controller.close()
 
-    kopf.on.login(registry=registry)(_login)
+    kopf.on.login(registry=registry)(login)
     kopf.on.cleanup(registry=registry)(close)
     return registry
 
 
-def _login(**kwargs: Any) -> kopf.ConnectionInfo | None:
-    """As `kube.connect` does: the cluster around this pod, else the kubeconfig's."""
-    if os.environ.get("KUBERNETES_SERVICE_HOST"):
-        return kopf.login_with_service_account(**kwargs)
-    return kopf.login_via_client(**kwargs)
+def login(**kwargs: Any) -> kopf.ConnectionInfo | None:
+    """As `kube.connect` does: the cluster around this pod, else the kubeconfig's.
+
+    In a pod the API server is where the kubelet's variables say, as for every other client:
+    kopf itself would ask the cluster's DNS, which need not be there yet.
+    """
+    host = os.environ.get("KUBERNETES_SERVICE_HOST")
+    if not host:
+        return kopf.login_via_client(**kwargs)
+    connection = kopf.login_with_service_account(**kwargs)
+    if connection is None:
+        return None
+    port = os.environ.get("KUBERNETES_SERVICE_PORT", "443")
+    address = f"[{host}]" if ":" in host else host
+    return replace(connection, server=f"https://{address}:{port}")
 
 
 def _register(registry: kopf.OperatorRegistry, controller: Controller, kind: Kind) -> None:
