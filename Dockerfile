@@ -1,8 +1,9 @@
 # Two images: the operator (--target operator) and the runtime (--target runtime, the default).
 # For `buildah build` and `docker build`; tools/images.py runs either and caches what comes out.
 #
-#   BASE                    any Debian image with Python 3.11
-#   CPU_VARIANTS            all, or some of ggml's CPU variants; x64, the baseline, must be one
+#   BASE                    any Debian image with Python 3.11 or newer
+#   CPU_VARIANTS            all, or names of ggml's CPU variants; x64, the baseline, must be one
+#   VERSION                 the project's version
 #   secret ca-certificates  optional: the CA bundle that downloads are checked against
 ARG BASE=docker.io/library/python:3.11-slim-bookworm
 
@@ -47,8 +48,12 @@ RUN --mount=type=secret,id=ca-certificates \
 
 
 FROM base AS operator-code
+ARG VERSION=dev
 COPY operator/llama_operator /app/llama_operator
-RUN python3 -m compileall -q --invalidation-mode unchecked-hash /app
+RUN python3 -m compileall -q --invalidation-mode unchecked-hash /app \
+    && mkdir /app/llama_operator-${VERSION}.dist-info \
+    && printf 'Metadata-Version: 2.1\nName: llama-operator\nVersion: %s\n' "${VERSION}" \
+        > /app/llama_operator-${VERSION}.dist-info/METADATA
 
 
 FROM base AS operator
@@ -133,8 +138,12 @@ RUN --mount=type=secret,id=ca-certificates \
 
 
 FROM base AS runtime-code
+ARG VERSION=dev
 COPY runtime/llama_runtime /app/llama_runtime
-RUN python3 -m compileall -q --invalidation-mode unchecked-hash /app
+RUN python3 -m compileall -q --invalidation-mode unchecked-hash /app \
+    && mkdir /app/llama_operator-${VERSION}.dist-info \
+    && printf 'Metadata-Version: 2.1\nName: llama-operator\nVersion: %s\n' "${VERSION}" \
+        > /app/llama_operator-${VERSION}.dist-info/METADATA
 
 
 FROM base AS runtime

@@ -54,6 +54,19 @@ def default_argument(dockerfile: str, name: str) -> str:
     return found[1]
 
 
+def recipe(dockerfile: str, target: str) -> str:
+    """The instructions that make a target: its stage and all that it builds upon or copies from."""
+    instructions = re.sub(r"(?m)^(#.*)?\n", "", dockerfile)
+    stages = dict(re.findall(r"(?ms)^(?=FROM \S+ AS (\S+)$)(.*?)(?=^FROM |\Z)", instructions))
+    wanted, found = [target], dict[str, str]()
+    while wanted:
+        name = wanted.pop()
+        if name in stages and name not in found:
+            found[name] = stages[name]
+            wanted += re.findall(r"(?m)(?:^FROM |--from=)(\S+)", stages[name])
+    return "".join(text for _, text in sorted(found.items()))
+
+
 def pin(requirements: str, package: str) -> str:
     """The lines of a lock that pin one package: its version and hashes."""
     found = re.search(rf"^{re.escape(package)}==(.*\\\n)*.*\n", requirements, re.MULTILINE)
@@ -109,7 +122,7 @@ class Project:
             variants=self.variants if name == "runtime" else "",
             version=self.version,
             code=REPOSITORY / CODE[name],
-            dockerfile=REPOSITORY / "Dockerfile",
+            recipe=recipe(self.dockerfile, name),
             requirements=REPOSITORY / "requirements" / f"{name}.txt",
             build_requirements=REPOSITORY / "requirements/build.txt",
         )
@@ -120,7 +133,7 @@ class Project:
         return cache.digest(
             base=self.base_reference,
             variants=self.variants,
-            dockerfile=REPOSITORY / "Dockerfile",
+            recipe=recipe(self.dockerfile, "libllama"),
             source=pin((REPOSITORY / "requirements/runtime.txt").read_text(), "llama-cpp-python"),
         )
 
@@ -137,7 +150,11 @@ class Project:
     @cached_property
     def published_base(self) -> str:
         """The base that the Dockerfile names."""
-        return default_argument((REPOSITORY / "Dockerfile").read_text(), "BASE")
+        return default_argument(self.dockerfile, "BASE")
+
+    @property
+    def dockerfile(self) -> str:
+        return (REPOSITORY / "Dockerfile").read_text()
 
     @cached_property
     def debian(self) -> base.Debian | None:

@@ -119,15 +119,32 @@ def test_variants_change_what_holds_them() -> None:
     assert changed(keys(), keys(variants="all")) == {"runtime", "libllama"}
 
 
-def test_dockerfile_base_and_version_change_the_images(checkout: Path) -> None:
+def test_base_and_version_change_the_images(checkout: Path) -> None:
     before = keys()
     assert changed(before, keys(base_image="other")) == set(before)
-    append(checkout / "Dockerfile", "# more\n")
-    assert changed(before, keys()) == set(before)
-    before = keys()
     pyproject = checkout / "pyproject.toml"
     pyproject.write_text(re.sub(r'(?m)^version = ".*"', 'version = "9.9"', pyproject.read_text()))
     assert changed(before, keys()) == {"operator", "runtime"}
+
+
+@pytest.mark.parametrize(
+    ("stage", "targets"),
+    [
+        ("build", {"operator", "runtime", "libllama"}),
+        ("llama-compile", {"runtime", "libllama"}),
+        ("runtime-packages", {"runtime"}),
+        ("operator-code", {"operator"}),
+    ],
+)
+def test_a_stage_changes_what_it_goes_into(checkout: Path, stage: str, targets: set[str]) -> None:
+    before = keys()
+    dockerfile = checkout / "Dockerfile"
+    lines = dockerfile.read_text().splitlines(keepends=True)
+    (start,) = (n for n, line in enumerate(lines) if line.endswith(f" AS {stage}\n"))
+    dockerfile.write_text("".join([*lines[: start + 1], "# why\n", *lines[start + 1 :]]))
+    assert changed(before, keys()) == set()
+    dockerfile.write_text("".join([*lines[: start + 1], "ENV X=1\n", *lines[start + 1 :]]))
+    assert changed(before, keys()) == targets
 
 
 def test_an_image_is_built_once_and_exported() -> None:
