@@ -3,9 +3,9 @@ package main
 import (
 	"encoding/json"
 	"os"
-	"path/filepath"
 	"slices"
-	"strings"
+
+	"llama-operator.dev/testcluster/internal/host"
 )
 
 // sysctls are the kernel settings that node-0 changes: the kubelet sets those
@@ -68,7 +68,7 @@ func (s *State) takeBaseline() error {
 	}
 	b := &baseline{Active: true, Sysctls: map[string]string{}}
 	for name := range sysctls {
-		if value, err := readSysctl(name); err == nil {
+		if value, err := host.ReadSysctl(name); err == nil {
 			b.Sysctls[name] = value
 		}
 	}
@@ -84,14 +84,14 @@ func (s *State) takeBaseline() error {
 // restoreSysctls sets back every setting that differs.
 func (b *baseline) restoreSysctls() {
 	for _, name := range b.changedSysctls() {
-		writeSysctl(name, b.Sysctls[name]) // what fails shows up in leftovers
+		host.WriteSysctl(name, b.Sysctls[name]) // what fails shows up in leftovers
 	}
 }
 
 func (b *baseline) changedSysctls() []string {
 	var changed []string
 	for name, value := range b.Sysctls {
-		if now, err := readSysctl(name); err == nil && now != value {
+		if now, err := host.ReadSysctl(name); err == nil && now != value {
 			changed = append(changed, name)
 		}
 	}
@@ -108,13 +108,4 @@ func (b *baseline) newDirectories() []string {
 		}
 	}
 	return found
-}
-
-func readSysctl(name string) (string, error) {
-	text, err := os.ReadFile(filepath.Join("/proc/sys", name))
-	return strings.TrimSpace(string(text)), err
-}
-
-func writeSysctl(name, value string) error {
-	return os.WriteFile(filepath.Join("/proc/sys", name), []byte(value), 0o644)
 }

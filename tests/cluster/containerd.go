@@ -4,25 +4,44 @@ import (
 	"context"
 	"fmt"
 	"os"
-	"os/exec"
 	"path/filepath"
-	"strings"
 	"time"
 
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/credentials/insecure"
 	cri "k8s.io/cri-api/pkg/apis/runtime/v1"
+	"llama-operator.dev/testcluster/internal/image"
 )
+
+const pauseImage = "localhost/testcluster-pause:1"
+
+// writePauseImage writes the image of the sandbox containers from the program
+// that the build put beside this binary.
+func writePauseImage(path string) error {
+	program, err := os.ReadFile(filepath.Join(filepath.Dir(executable()), "pause"))
+	if err != nil {
+		return err
+	}
+	file, err := os.Create(path)
+	if err != nil {
+		return err
+	}
+	defer file.Close()
+	return image.Write(file, pauseImage, "pause", program)
+}
 
 // containerRuntime is one containerd: its own configuration, socket and data,
 // so that a containerd which is there already is not touched.
 type containerRuntime struct {
-	Directory  string // everything it writes, apart from the sockets of its shims
-	ConfigPath string
-	CNI        string // folder of the network configuration
+	Directory string // everything it writes, apart from the sockets of its shims
+	Config    string // the folder of its configuration
 }
 
 func (r containerRuntime) socket() string { return filepath.Join(r.Directory, "containerd.sock") }
+
+func (r containerRuntime) command() []string {
+	return []string{"containerd", "--config", filepath.Join(r.Config, "containerd.toml")}
+}
 
 // config is containerd's configuration, in the version that 1.6 reads and 2.x
 // migrates by itself.
@@ -30,6 +49,11 @@ func (r containerRuntime) config() string {
 	return fmt.Sprintf(`version = 2
 root = %[1]q
 state = %[2]q
+# None of these is used, and each takes time to load in a slow virtual machine.
+disabled_plugins = [
+  "io.containerd.snapshotter.v1.aufs", "io.containerd.snapshotter.v1.btrfs", "io.containerd.snapshotter.v1.devmapper",
+  "io.containerd.snapshotter.v1.zfs", "io.containerd.snapshotter.v1.native", "io.containerd.tracing.processor.v1.otlp",
+]
 
 [grpc]
   address = %[3]q
@@ -56,7 +80,7 @@ state = %[2]q
       [plugins."io.containerd.grpc.v1.cri".containerd.runtimes.runc.options]
         Root = %[8]q
 `, filepath.Join(r.Directory, "root"), filepath.Join(r.Directory, "state"), r.socket(), filepath.Join(r.Directory, "opt"),
-		pauseImage, cniPlugins, r.CNI, filepath.Join(r.Directory, "runc"))
+		pauseImage, cniPlugins, filepath.Join(r.Config, "cni"), filepath.Join(r.Directory, "runc"))
 }
 
 // cniPlugins is where Debian keeps them.
@@ -77,52 +101,28 @@ func networkConfig(bridge, subnet, data string) string {
 `, clusterName, bridge, data, subnet)
 }
 
-func (r containerRuntime) writeConfig(bridge, subnet string) error {
-	for _, directory := range []string{r.Directory, r.CNI, filepath.Dir(r.ConfigPath)} {
-		if err := os.MkdirAll(directory, 0o755); err != nil {
+// writeConfig writes both configurations: containerd's into a folder, the
+// network's into a folder cni in it.
+func (r containerRuntime) writeConfig(folder, bridge, subnet string) error {
+	network := networkConfig(bridge, subnet, filepath.Join(r.Directory, "addresses"))
+	return writeFiles(folder, map[string]string{
+		"containerd.toml":                     r.config(),
+		"cni/10-" + clusterName + ".conflist": network,
+	})
+}
+
+// writeFiles writes small text files, named by their paths in a folder.
+func writeFiles(folder string, files map[string]string) error {
+	for name, text := range files {
+		path := filepath.Join(folder, name)
+		if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
+			return err
+		}
+		if err := os.WriteFile(path, []byte(text), 0o644); err != nil {
 			return err
 		}
 	}
-	if err := os.WriteFile(r.ConfigPath, []byte(r.config()), 0o644); err != nil {
-		return err
-	}
-	network := networkConfig(bridge, subnet, filepath.Join(r.Directory, "addresses"))
-	return os.WriteFile(filepath.Join(r.CNI, "10-"+clusterName+".conflist"), []byte(network), 0o644)
-}
-
-// ready is nil once containerd answers.
-func (r containerRuntime) ready() error {
-	_, err := r.ctr("version")
-	return err
-}
-
-// importImage reads a docker or OCI archive and returns the names it brought.
-func (r containerRuntime) importImage(path string) ([]string, error) {
-	output, err := r.ctr("images", "import", path)
-	if err != nil {
-		return nil, err
-	}
-	return importedNames(output), nil
-}
-
-// importedNames reads the lines "unpacking NAME (DIGEST)...done" of ctr.
-func importedNames(output string) []string {
-	var names []string
-	for _, line := range strings.Split(output, "\n") {
-		if rest, ok := strings.CutPrefix(strings.TrimSpace(line), "unpacking "); ok {
-			names = append(names, strings.Fields(rest)[0])
-		}
-	}
-	return names
-}
-
-func (r containerRuntime) ctr(arguments ...string) (string, error) {
-	command := exec.Command("ctr", append([]string{"--address", r.socket(), "--namespace", "k8s.io"}, arguments...)...)
-	output, err := command.CombinedOutput()
-	if err != nil {
-		return "", fmt.Errorf("ctr %s: %w: %s", strings.Join(arguments, " "), err, strings.TrimSpace(string(output)))
-	}
-	return string(output), nil
+	return nil
 }
 
 // removePods stops every pod and removes it, which also takes down its network

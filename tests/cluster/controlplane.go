@@ -16,22 +16,26 @@ import (
 var controlPlane = []string{"etcd", "kube-apiserver", "kube-controller-manager", "kube-scheduler"}
 
 func runUp(s *State, _ []string) error {
-	if err := s.create(); err != nil {
-		return err
+	if s.controlPlaneIsUp() {
+		return nil
 	}
-	if err := s.lock(); err != nil {
-		return err
+	return s.locked(s.controlPlaneUp)
+}
+
+func (s *State) controlPlaneIsUp() bool {
+	up := s.allAlive(controlPlane)
+	if up {
+		report("control plane", "already up, KUBECONFIG=%s", s.Path("kubeconfig"))
 	}
-	return s.controlPlaneUp()
+	return up
 }
 
 // controlPlaneUp starts whatever of the control plane does not run.
 func (s *State) controlPlaneUp() error {
-	began := time.Now()
-	if s.allAlive(controlPlane) {
-		report("control plane", "already up, KUBECONFIG=%s", s.Path("kubeconfig"))
+	if s.controlPlaneIsUp() {
 		return nil
 	}
+	began := time.Now()
 	a, err := s.issueCertificates()
 	if err != nil {
 		return err
@@ -133,6 +137,8 @@ func (s *State) startControllers() error {
 			flags = append(flags, "--use-service-account-credentials", "--root-ca-file="+s.certificate("ca.crt"),
 				"--service-account-private-key-file="+s.certificate("service-account.key"),
 				"--cluster-signing-cert-file="+s.certificate("ca.crt"), "--cluster-signing-key-file="+s.certificate("ca.key"),
+				// A busy test machine is slow, not dead.
+				"--node-monitor-grace-period=120s",
 				"--flex-volume-plugin-dir="+s.Path("volume-plugins"))
 		}
 		if err := s.startPart(name, flags...); err != nil {

@@ -3,7 +3,6 @@ package main
 import (
 	_ "embed"
 	"fmt"
-	"os"
 	"path/filepath"
 )
 
@@ -15,7 +14,8 @@ var kubeletNUMA string
 
 // kubeletFiles are the paths that the kubelet of one node uses.
 type kubeletFiles struct {
-	Directory    string // holds kubelet.yaml and the folder kubelet.d
+	Config       string // the folder of kubelet.yaml and kubelet.d
+	Root         string // the kubelet's own folder
 	Certificates string
 	Certificate  string // name of the node's certificate
 	Runtime      containerRuntime
@@ -36,33 +36,25 @@ authentication:
   x509: {clientCAFile: %[6]s/ca.crt}
 tlsCertFile: %[6]s/%[7]s.crt
 tlsPrivateKeyFile: %[6]s/%[7]s.key
-`, f.Runtime.socket(), f.PodLogs, filepath.Join(f.Directory, "volume-plugins"), f.Port, f.Health, f.Certificates, f.Certificate)
+`, f.Runtime.socket(), f.PodLogs, filepath.Join(f.Root, "volume-plugins"), f.Port, f.Health, f.Certificates, f.Certificate)
 }
 
-// write writes the configuration files. The kubelet merges those of the folder
-// over the first one, in the order of their names.
-func (f kubeletFiles) write(numa bool) error {
+// write writes the configuration files into a folder. The kubelet merges those of
+// kubelet.d over the first one, in the order of their names.
+func (f kubeletFiles) write(folder string, numa bool) error {
 	files := map[string]string{"kubelet.yaml": kubeletCommon, "kubelet.d/10-node.conf": f.nodeConfig()}
 	if numa {
 		files["kubelet.d/20-numa.conf"] = kubeletNUMA
 	}
-	if err := os.MkdirAll(filepath.Join(f.Directory, "kubelet.d"), 0o755); err != nil {
-		return err
-	}
-	for name, text := range files {
-		if err := os.WriteFile(filepath.Join(f.Directory, name), []byte(text), 0o644); err != nil {
-			return err
-		}
-	}
-	return nil
+	return writeFiles(folder, files)
 }
 
 // flags are the kubelet's arguments.
-func (f kubeletFiles) flags(kubeconfig, root, name, address string) []string {
+func (f kubeletFiles) flags(kubeconfig, name, address string) []string {
 	return []string{
-		"--config=" + filepath.Join(f.Directory, "kubelet.yaml"), "--config-dir=" + filepath.Join(f.Directory, "kubelet.d"),
-		"--kubeconfig=" + kubeconfig, "--root-dir=" + root, "--hostname-override=" + name, "--node-ip=" + address,
-		"--cert-dir=" + f.Certificates, "--v=2",
+		"--config=" + filepath.Join(f.Config, "kubelet.yaml"), "--config-dir=" + filepath.Join(f.Config, "kubelet.d"),
+		"--kubeconfig=" + kubeconfig, "--root-dir=" + f.Root, "--hostname-override=" + name, "--node-ip=" + address,
+		"--cert-dir=" + filepath.Join(f.Root, "pki"), "--v=2",
 	}
 }
 

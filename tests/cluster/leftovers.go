@@ -10,6 +10,8 @@ import (
 	"strings"
 	"syscall"
 	"time"
+
+	"llama-operator.dev/testcluster/internal/host"
 )
 
 func runDown(s *State, _ []string) error {
@@ -17,12 +19,10 @@ func runDown(s *State, _ []string) error {
 		report("cluster", "nothing to stop: there is no %s", s.Dir)
 		return nil
 	}
-	if err := s.create(); err != nil {
-		return err
-	}
-	if err := s.lock(); err != nil {
-		return err
-	}
+	return s.locked(s.down)
+}
+
+func (s *State) down() error {
 	began := time.Now()
 	for _, stop := range []func() error{s.machineDown, s.node0Down, s.controlPlaneDown} {
 		if err := stop(); err != nil {
@@ -91,7 +91,7 @@ func (s *State) leftovers() []string {
 		}
 	}
 	for _, name := range b.changedSysctls() {
-		now, _ := readSysctl(name)
+		now, _ := host.ReadSysctl(name)
 		add("kernel setting", []string{fmt.Sprintf("%s is %s, was %s", name, now, b.Sysctls[name])})
 	}
 	for _, path := range podCgroups() {

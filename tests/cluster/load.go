@@ -1,13 +1,15 @@
 package main
 
 import (
+	"encoding/json"
 	"errors"
 	"fmt"
-	"io"
 	"os"
 	"path/filepath"
 	"strings"
 	"time"
+
+	"llama-operator.dev/testcluster/internal/host"
 )
 
 // runLoad imports archives into each node that is up. An archive that a node
@@ -16,15 +18,16 @@ func runLoad(s *State, archives []string) error {
 	if len(archives) == 0 {
 		return errors.New("name at least one image archive (docker-archive or oci-archive)")
 	}
-	if err := s.lock(); err != nil {
-		return err
-	}
 	nodes := s.nodesUp()
 	if len(nodes) == 0 {
 		return errors.New("no node is up; start one with testcluster node-up")
 	}
+	return s.locked(func() error { return s.load(nodes, archives) })
+}
+
+func (s *State) load(nodes, archives []string) error {
 	for _, node := range nodes {
-		path := s.Path("loaded-" + node + ".json")
+		path := s.loadedPath(node)
 		known := readLoaded(path)
 		for _, archive := range archives {
 			identity, err := fileIdentity(archive)
@@ -50,20 +53,26 @@ func runLoad(s *State, archives []string) error {
 	return nil
 }
 
+func (s *State) loadedPath(node string) string { return s.Path("loaded-" + node + ".json") }
+
 func (s *State) nodesUp() []string {
 	var nodes []string
 	if s.find("containerd").alive() {
 		nodes = append(nodes, node0)
 	}
-	if s.find("virtual-machine").alive() {
-		nodes = append(nodes, numaNode)
+	if s.find(machineProcess).alive() {
+		if s.nodeReady(numaNode) == nil {
+			nodes = append(nodes, numaNode)
+		} else {
+			report(numaNode, "not ready, so nothing is loaded into it now")
+		}
 	}
 	return nodes
 }
 
 func (s *State) importInto(node, archive string) ([]string, error) {
 	if node == node0 {
-		return s.node0Runtime().importImage(archive)
+		return host.ImportImage(s.node0Runtime().socket(), archive)
 	}
 	return s.agent().importImage(archive)
 }
@@ -84,10 +93,8 @@ func runCopy(s *State, arguments []string) error {
 	}
 	defer file.Close()
 	if node == node0 {
-		err = writeFile(path, file)
-	} else if !s.find("virtual-machine").alive() {
-		err = errors.New("it is not up; start it with testcluster numa-node-up")
-	} else {
+		err = host.WriteFile(path, file)
+	} else if err = s.needNumaNode(); err == nil {
 		err = s.agent().put(path, file)
 	}
 	if err != nil {
@@ -97,25 +104,34 @@ func runCopy(s *State, arguments []string) error {
 	return nil
 }
 
-// writeFile writes a file that appears whole or not at all.
-func writeFile(path string, content io.Reader) error {
-	if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
-		return err
+// loaded remembers which archives a node has, by the identity of the file.
+type loaded map[string][]string
+
+func readLoaded(path string) loaded {
+	known := loaded{}
+	if text, err := os.ReadFile(path); err == nil {
+		json.Unmarshal(text, &known) // an unreadable record only costs an import
 	}
-	file, err := os.CreateTemp(filepath.Dir(path), ".copy-*")
+	return known
+}
+
+func (l loaded) write(path string) error {
+	text, err := json.MarshalIndent(l, "", "  ")
 	if err != nil {
 		return err
 	}
-	defer os.Remove(file.Name())
-	_, err = io.Copy(file, content)
-	if closing := file.Close(); err == nil {
-		err = closing
+	return os.WriteFile(path, text, 0o644)
+}
+
+// fileIdentity changes when the file does.
+func fileIdentity(path string) (string, error) {
+	path, err := filepath.Abs(path)
+	if err != nil {
+		return "", err
 	}
-	if err == nil {
-		err = os.Chmod(file.Name(), 0o644)
+	info, err := os.Stat(path)
+	if err != nil {
+		return "", err
 	}
-	if err == nil {
-		err = os.Rename(file.Name(), path)
-	}
-	return err
+	return fmt.Sprintf("%s %d %d", path, info.Size(), info.ModTime().UnixNano()), nil
 }

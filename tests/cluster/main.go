@@ -19,16 +19,17 @@ type command struct {
 
 func commands() map[string]command {
 	return map[string]command{
-		"up":           {"", "start the control plane: etcd, API server, controller manager, scheduler", runUp},
-		"node-up":      {"", "add this machine as node-0: containerd, kubelet, kube-proxy (needs root)", runNodeUp},
-		"numa-node-up": {"[--profile numa|none] [--accel tcg|kvm]", "add a virtual machine with two NUMA nodes as numa-node (needs root)", runNumaNodeUp},
-		"load":         {"IMAGE.tar...", "import image archives into the nodes that are up", runLoad},
-		"copy":         {"FILE NODE:/PATH", "put a file on a node", runCopy},
-		"vm-exec":      {"COMMAND [ARGUMENT...]", "run a command inside the virtual machine of numa-node", runVMExec},
-		"vm-log":       {"NAME", "print the log of a process of the virtual machine, such as kubelet", runVMLog},
-		"status":       {"", "print what runs and where its log is", runStatus},
-		"down":         {"", "stop everything that was started, and clean up behind it", runDown},
-		"leftovers":    {"", "print what a cluster left on this machine; exit 1 if there is anything", runLeftovers},
+		"up":             {"", "start the control plane: etcd, API server, controller manager, scheduler", runUp},
+		"node-up":        {"", "add this machine as node-0: containerd, kubelet, kube-proxy (needs root)", runNodeUp},
+		"numa-node-up":   {"[--profile numa|none] [--accel tcg|kvm]", "add a virtual machine with two NUMA nodes as numa-node (needs root)", runNumaNodeUp},
+		"numa-node-down": {"", "stop the virtual machine alone", runNumaNodeDown},
+		"load":           {"IMAGE.tar...", "import image archives into the nodes that are up", runLoad},
+		"copy":           {"FILE NODE:/PATH", "put a file on a node", runCopy},
+		"vm-exec":        {"COMMAND [ARGUMENT...]", "run a command inside the virtual machine of numa-node", runVMExec},
+		"vm-log":         {"NAME", "print the log of a process of the virtual machine, such as kubelet", runVMLog},
+		"status":         {"", "print what runs and where its log is", runStatus},
+		"down":           {"", "stop everything that was started, and clean up behind it", runDown},
+		"leftovers":      {"", "print what a cluster left on this machine; exit 1 if there is anything", runLeftovers},
 	}
 }
 
@@ -71,7 +72,7 @@ func (code exitCode) Error() string { return fmt.Sprintf("exit code %d", int(cod
 
 func usage(out *os.File) {
 	fmt.Fprintln(out, "usage: testcluster COMMAND")
-	order := []string{"up", "node-up", "numa-node-up", "load", "copy", "vm-exec", "vm-log", "status", "down", "leftovers"}
+	order := []string{"up", "node-up", "numa-node-up", "numa-node-down", "load", "copy", "vm-exec", "vm-log", "status", "down", "leftovers"}
 	all := commands()
 	for _, name := range order {
 		fmt.Fprintf(out, "  %s\n        %s\n", strings.TrimSpace(name+" "+all[name].arguments), all[name].help)

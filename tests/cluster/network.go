@@ -6,6 +6,8 @@ import (
 	"os/exec"
 	"slices"
 	"strings"
+
+	"llama-operator.dev/testcluster/internal/host"
 )
 
 // ownChain holds the iptables rules of the driver, in the tables filter and nat.
@@ -22,7 +24,7 @@ func (s *State) networkUp() error {
 		if value == "" {
 			continue
 		}
-		if err := writeSysctl(name, value); err != nil && !os.IsNotExist(err) {
+		if err := host.WriteSysctl(name, value); err != nil && !os.IsNotExist(err) {
 			return fmt.Errorf("cannot set the kernel setting %s: %w", name, err)
 		}
 	}
@@ -30,7 +32,7 @@ func (s *State) networkUp() error {
 		if err := needFreeSubnets(); err != nil {
 			return err
 		}
-		if err := runAll(
+		if err := host.RunAll(
 			"ip link add "+bridgeName+" type bridge",
 			"ip address add "+node0Gateway+"/24 dev "+bridgeName,
 			"ip link set "+bridgeName+" alias "+s.Dir+" up",
@@ -49,7 +51,7 @@ func rulesUp() error {
 		return nil
 	}
 	rulesDown()
-	return runAll(
+	return host.RunAll(
 		"iptables -w -t filter -N "+ownChain,
 		"iptables -w -t filter -A "+ownChain+" -s "+podSubnet+" -j ACCEPT",
 		"iptables -w -t filter -A "+ownChain+" -d "+podSubnet+" -j ACCEPT",
@@ -167,7 +169,7 @@ func (b *baseline) chainsDown() error {
 		}
 		restore := exec.Command(family+"-restore", "-w", "--noflush")
 		restore.Stdin = strings.NewReader(removal(table, chains, string(saved)))
-		if err := quietly(restore); err != nil {
+		if err := host.Quietly(restore); err != nil {
 			return err
 		}
 	}
@@ -199,15 +201,4 @@ func removal(table string, chains []string, saved string) string {
 		fmt.Fprintf(&out, "-X %s\n", chain)
 	}
 	return out.String() + "COMMIT\n"
-}
-
-// runAll runs simple commands one after the other, up to the first that fails.
-func runAll(lines ...string) error {
-	for _, line := range lines {
-		fields := strings.Fields(line)
-		if err := quietly(exec.Command(fields[0], fields[1:]...)); err != nil {
-			return err
-		}
-	}
-	return nil
 }

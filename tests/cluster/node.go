@@ -2,45 +2,48 @@ package main
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"os"
-	"path/filepath"
 	"syscall"
 	"time"
 
 	core "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"llama-operator.dev/testcluster/internal/host"
 )
 
 // node0Processes run on this machine besides the control plane.
 var node0Processes = []string{"containerd", "kubelet", "kube-proxy"}
 
 func (s *State) node0Runtime() containerRuntime {
-	return containerRuntime{Directory: s.Path("containerd"), ConfigPath: s.Path("containerd", "config.toml"), CNI: s.Path("containerd", "cni")}
+	return containerRuntime{Directory: s.Path("containerd"), Config: s.Path("config")}
 }
 
 func runNodeUp(s *State, _ []string) error {
-	if err := s.create(); err != nil {
+	if err := runUp(s, nil); err != nil {
 		return err
 	}
-	if err := s.lock(); err != nil {
-		return err
+	if s.node0IsUp() {
+		return nil
 	}
-	if err := s.controlPlaneUp(); err != nil {
-		return err
+	return s.locked(s.node0Up)
+}
+
+func (s *State) node0IsUp() bool {
+	up := s.allAlive(node0Processes) && s.nodeReady(node0) == nil
+	if up {
+		report(node0, "already up")
 	}
-	return s.node0Up()
+	return up
 }
 
 // node0Up makes this machine a node, or starts again what died of it.
 func (s *State) node0Up() error {
-	began := time.Now()
-	if s.allAlive(node0Processes) && s.nodeReady(node0) == nil {
-		report(node0, "already up")
+	if s.node0IsUp() {
 		return nil
 	}
+	began := time.Now()
 	if err := s.canBeNode(); err != nil {
 		return err
 	}
@@ -98,14 +101,14 @@ func (s *State) canBeNode() error {
 
 func (s *State) startContainerd() error {
 	runtime := s.node0Runtime()
-	if err := runtime.writeConfig(bridgeName, node0PodSubnet); err != nil {
+	if err := runtime.writeConfig(runtime.Config, bridgeName, node0PodSubnet); err != nil {
 		return err
 	}
-	fresh, err := s.start("containerd", "containerd", "--config", runtime.ConfigPath)
+	fresh, err := s.start("containerd", runtime.command()...)
 	if err != nil {
 		return err
 	}
-	if err := s.waitFor("containerd", time.Minute, []string{"containerd"}, runtime.ready); err != nil {
+	if err := s.waitFor("containerd", time.Minute, []string{"containerd"}, func() error { return host.Listens(runtime.socket()) }); err != nil {
 		return err
 	}
 	if !fresh {
@@ -115,7 +118,7 @@ func (s *State) startContainerd() error {
 	if err := writePauseImage(archive); err != nil {
 		return err
 	}
-	_, err = runtime.importImage(archive)
+	_, err = host.ImportImage(runtime.socket(), archive)
 	return err
 }
 
@@ -129,12 +132,12 @@ func (s *State) startKubelet() error {
 			return err
 		}
 	}
-	files := kubeletFiles{Directory: s.Path("kubelet-config"), Certificates: s.Path("certificates"), Certificate: node0,
+	files := kubeletFiles{Config: s.Path("config"), Root: s.Path("kubelet"), Certificates: s.Path("certificates"), Certificate: node0,
 		Runtime: s.node0Runtime(), PodLogs: s.Path("pod-logs"), Port: s.kubeletPort(), Health: s.kubeletHealthPort()}
-	if err := files.write(false); err != nil {
+	if err := files.write(files.Config, false); err != nil {
 		return err
 	}
-	if err := s.startPart("kubelet", files.flags(s.Path(node0+".kubeconfig"), s.Path("kubelet"), node0, hostAddress())...); err != nil {
+	if err := s.startPart("kubelet", files.flags(s.Path(node0+".kubeconfig"), node0, hostAddress())...); err != nil {
 		return err
 	}
 	return s.startPart("kube-proxy", proxyFlags(s.Path("kube-proxy.kubeconfig"), node0, s.proxyHealthPort(), s.proxyMetricsPort())...)
@@ -197,36 +200,4 @@ func (s *State) node0Down() error {
 	}
 	b.Active = false
 	return s.saveBaseline(b)
-}
-
-// loaded remembers which archives a node has, by the identity of the file.
-type loaded map[string][]string
-
-func readLoaded(path string) loaded {
-	known := loaded{}
-	if text, err := os.ReadFile(path); err == nil {
-		json.Unmarshal(text, &known) // an unreadable record only costs an import
-	}
-	return known
-}
-
-func (l loaded) write(path string) error {
-	text, err := json.MarshalIndent(l, "", "  ")
-	if err != nil {
-		return err
-	}
-	return os.WriteFile(path, text, 0o644)
-}
-
-// fileIdentity changes when the file does.
-func fileIdentity(path string) (string, error) {
-	path, err := filepath.Abs(path)
-	if err != nil {
-		return "", err
-	}
-	info, err := os.Stat(path)
-	if err != nil {
-		return "", err
-	}
-	return fmt.Sprintf("%s %d %d", path, info.Size(), info.ModTime().UnixNano()), nil
 }

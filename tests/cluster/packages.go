@@ -6,6 +6,8 @@ import (
 	"os"
 	"os/exec"
 	"strings"
+
+	"llama-operator.dev/testcluster/internal/host"
 )
 
 // requirement is a program and the Debian package that it comes with.
@@ -53,20 +55,7 @@ func needPackages(requirements []requirement) error {
 func aptGet(arguments ...string) error {
 	command := exec.Command("apt-get", arguments...)
 	command.Env = append(os.Environ(), "DEBIAN_FRONTEND=noninteractive")
-	return quietly(command)
-}
-
-// quietly runs a command; its output is part of the error when it fails.
-func quietly(command *exec.Cmd) error {
-	output, err := command.CombinedOutput()
-	if err == nil {
-		return nil
-	}
-	text := strings.TrimSpace(string(output))
-	if lines := strings.Split(text, "\n"); len(lines) > 10 {
-		text = strings.Join(lines[len(lines)-10:], "\n")
-	}
-	return fmt.Errorf("%s\n%s: %w", text, strings.Join(command.Args, " "), err)
+	return host.Quietly(command)
 }
 
 // needRoot says what still works without root.

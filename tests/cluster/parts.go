@@ -42,9 +42,7 @@ func parts() map[string]func(arguments []string) int {
 			}
 			return 0
 		},
-		"helm":      runHelm,
-		"fake-gpus": runFakeGPUs,
-		"agent":     runAgent,
+		"helm": runHelm,
 	}
 }
 

@@ -99,12 +99,12 @@ func (s *State) start(name string, arguments ...string) (started bool, err error
 	if err := command.Start(); err != nil {
 		return false, fmt.Errorf("cannot start %s: %w", name, err)
 	}
-	// It is a child of this driver while the driver runs: reap it if it dies early.
-	go command.Wait()
 	tick, _, err := processIdentity(command.Process.Pid)
 	if err != nil {
-		return false, s.died(name)
+		return false, err
 	}
+	// It is a child of this driver while the driver runs: reap it if it dies early.
+	go command.Wait()
 	record := process{Name: name, PID: command.Process.Pid, StartTick: tick, BootID: bootID(), Command: arguments}
 	text, err := json.MarshalIndent(record, "", "  ")
 	if err != nil {

@@ -109,19 +109,24 @@ func (s *State) create() error {
 	return os.Chmod(s.Path("certificates"), 0o700)
 }
 
-// lock makes one driver at a time work on the folder. It is held until the
-// process ends.
-func (s *State) lock() error {
+// locked runs a change of the cluster, one driver at a time.
+func (s *State) locked(change func() error) error {
+	if err := s.create(); err != nil {
+		return err
+	}
 	file, err := os.OpenFile(s.Path("lock"), os.O_CREATE|os.O_RDWR, 0o644)
 	if err != nil {
 		return err
 	}
+	defer file.Close() // which unlocks it
 	descriptor := int(file.Fd())
-	if syscall.Flock(descriptor, syscall.LOCK_EX|syscall.LOCK_NB) == nil {
-		return nil
+	if syscall.Flock(descriptor, syscall.LOCK_EX|syscall.LOCK_NB) != nil {
+		report("cluster", "waiting for another testcluster command to finish")
+		if err := syscall.Flock(descriptor, syscall.LOCK_EX); err != nil {
+			return err
+		}
 	}
-	fmt.Println("waiting for another testcluster command to finish")
-	return syscall.Flock(descriptor, syscall.LOCK_EX)
+	return change()
 }
 
 // cacheDirectory holds what is slow to make and may be shared by clusters.

@@ -4,7 +4,7 @@ import "fmt"
 
 // nodeProcesses are those of node-0 and of the virtual machine, in the order
 // in which they start.
-var nodeProcesses = []string{"containerd", "kubelet", "kube-proxy", "virtual-machine"}
+var nodeProcesses = []string{"containerd", "kubelet", "kube-proxy", machineProcess}
 
 func runStatus(s *State, _ []string) error {
 	stopped := 0

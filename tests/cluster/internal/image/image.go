@@ -1,4 +1,5 @@
-package main
+// Package image writes container images of one static program.
+package image
 
 import (
 	"archive/tar"
@@ -7,30 +8,12 @@ import (
 	"encoding/hex"
 	"encoding/json"
 	"io"
-	"os"
-	"path/filepath"
 	"runtime"
 )
 
-const pauseImage = "localhost/testcluster-pause:1"
-
-// writePauseImage writes the image of the sandbox containers from the program
-// that the build put beside this binary.
-func writePauseImage(path string) error {
-	program, err := os.ReadFile(filepath.Join(filepath.Dir(executable()), "pause"))
-	if err != nil {
-		return err
-	}
-	var archive bytes.Buffer
-	if err := writeImage(&archive, pauseImage, "pause", program); err != nil {
-		return err
-	}
-	return os.WriteFile(path, archive.Bytes(), 0o644)
-}
-
-// writeImage writes a docker archive of an image that is one static program:
+// Write writes a docker archive of an image that is one static program:
 // https://github.com/moby/docker-image-spec. Equal inputs give equal bytes.
-func writeImage(out io.Writer, reference, name string, program []byte) error {
+func Write(out io.Writer, reference, name string, program []byte) error {
 	var layer bytes.Buffer
 	if err := writeTar(&layer, 0o755, map[string][]byte{name: program}, name); err != nil {
 		return err
