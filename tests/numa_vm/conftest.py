@@ -23,7 +23,7 @@ SITE, RUNTIME, MODEL, NVML = "/opt/site", "/opt/runtime", "/opt/model.gguf", "/o
 
 @pytest.fixture(scope="session")
 def measured(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
-    """Scenario to what its process measured in the guest. Takes some minutes."""
+    """Scenario to what its process measured in the guest. Takes minutes."""
     libraries, model = os.environ.get("LLAMA_CPP_LIB_PATH"), os.environ.get("LLAMA_TEST_MODEL")
     if not libraries or not model:
         cannot("LLAMA_CPP_LIB_PATH and LLAMA_TEST_MODEL are not set: run make unit or make test")
@@ -42,7 +42,7 @@ def measured(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
         f"PYTHONPATH={SITE}:{RUNTIME} LLAMA_CPP_LIB_PATH=/opt/libllama "
         f"python3 /opt/in_guest.py {MODEL} {NVML} 2>&1"
     )
-    output, status = numa_vm.run(command, copies, memory=1536, timeout=1500)
+    output, status = numa_vm.run(command, copies, memory=1536, timeout=3000)
     assert status == 0, output
     answer: dict[str, Any] = json.loads(output.strip().splitlines()[-1])
     return answer

@@ -10,10 +10,14 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
+from hypothesis import HealthCheck, settings
 
 import llama_runtime
 
 Machine = Callable[..., Path]
+
+# Property tests say nothing about time: the machine may be busy.
+patient = settings(deadline=None, suppress_health_check=[HealthCheck.too_slow])
 
 
 def run_python(code: str, **environment: str) -> str:

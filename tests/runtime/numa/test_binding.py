@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from llama_runtime.numa.binding import Binding, Plan, plan_binding, still_in_force
 from llama_runtime.numa.gpus import Gpu
 from llama_runtime.numa.topology import Topology
-from tests.runtime.numa.conftest import run_python
+from tests.runtime.numa.conftest import patient, run_python
 
 TWO = Topology({0: frozenset({0, 1, 2, 3}), 1: frozenset({4, 5, 6, 7})}, {0: 100, 1: 200})
 ALL = frozenset(range(8))
@@ -60,6 +60,7 @@ def test_without_a_gpu_binding_never_costs_cpus(quota: float | None) -> None:
 node_sets = st.frozensets(st.sampled_from([0, 1]))
 
 
+@patient
 @given(
     st.frozensets(st.integers(0, 7)),
     node_sets,

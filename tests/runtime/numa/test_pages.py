@@ -7,6 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from llama_runtime.numa.pages import code_files, count_pages, read_pages, unescape
+from tests.runtime.numa.conftest import patient
 
 MAPS = """\
 55d000000000-55d000001000 r--p 00000000 08:01 11 /usr/bin/python3.11
@@ -52,6 +53,7 @@ def test_blanks_in_a_path_are_escaped_by_the_kernel() -> None:
     assert unescape("/models/a\\040b\\134c") == "/models/a b\\c"
 
 
+@patient
 @given(st.dictionaries(st.integers(0, 63), st.integers(1, 10**9), min_size=1))
 def test_every_page_is_counted_once(pages: dict[int, int]) -> None:
     counts = " ".join(f"N{node}={number}" for node, number in pages.items())

@@ -5,7 +5,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from llama_runtime.numa.topology import format_list, parse_list, read_topology
-from tests.runtime.numa.conftest import Machine
+from tests.runtime.numa.conftest import Machine, patient
 
 
 @pytest.mark.parametrize(
@@ -29,11 +29,13 @@ def test_anything_else_is_refused(text: str) -> None:
         parse_list(text)
 
 
+@patient
 @given(st.frozensets(st.integers(0, 1023)))
 def test_a_list_survives_formatting(numbers: frozenset[int]) -> None:
     assert parse_list(format_list(numbers)) == numbers
 
 
+@patient
 @given(st.frozensets(st.integers(0, 40), min_size=1))
 def test_formatting_is_the_shortest_form(numbers: frozenset[int]) -> None:
     gaps = sum(number + 1 not in numbers for number in numbers)

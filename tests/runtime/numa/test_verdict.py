@@ -10,6 +10,7 @@ from llama_runtime.numa.binding import Binding
 from llama_runtime.numa.gpus import Gpu
 from llama_runtime.numa.topology import Topology
 from llama_runtime.numa.verdict import LOCAL_RATIO, NUMAPolicy, Observation, judge
+from tests.runtime.numa.conftest import patient
 
 MIB = 1024
 
@@ -96,6 +97,7 @@ observations = st.builds(
 )
 
 
+@patient
 @given(observations)
 def test_misplaced_is_known_before_anything_is_loaded(seen: Observation) -> None:
     before = judge(dataclasses.replace(seen, pages_kib=None), "Required")
@@ -145,6 +147,7 @@ def test_cpus_that_run_on_several_nodes_have_no_local_memory() -> None:
     assert judge(observation(cpus={3, 4}, pages=LOCAL), "None").local_ratio is None
 
 
+@patient
 @given(observations)
 def test_aligned_means_everything_known_and_on_one_node(seen: Observation) -> None:
     report = judge(seen, "Required")
@@ -156,17 +159,20 @@ def test_aligned_means_everything_known_and_on_one_node(seen: Observation) -> No
         assert seen.pages_kib[node] >= LOCAL_RATIO * sum(seen.pages_kib.values())
 
 
+@patient
 @given(observations)
 def test_an_unknown_gpu_is_never_aligned(seen: Observation) -> None:
     unknown = dataclasses.replace(seen, gpus=(*seen.gpus, Gpu("0000:ff:00.0", None)))
     assert not judge(unknown, "Required").aligned
 
 
+@patient
 @given(observations, st.sampled_from(["None", "Preferred", "Required"]))
 def test_the_policy_never_changes_the_verdict(seen: Observation, policy: NUMAPolicy) -> None:
     assert judge(seen, policy).verdict == judge(seen, "Required").verdict
 
 
+@patient
 @given(observations, st.integers(1, 10**6))
 def test_more_local_memory_never_loses_alignment(seen: Observation, more: int) -> None:
     report = judge(seen, "Required")
@@ -178,6 +184,7 @@ def test_more_local_memory_never_loses_alignment(seen: Observation, more: int) -
         assert judge(better, "Required").verdict == "Aligned"
 
 
+@patient
 @given(observations)
 def test_the_numbering_of_nodes_does_not_matter(seen: Observation) -> None:
     other = {0: 5, 1: 2}
