@@ -20,6 +20,8 @@ from llama_runtime.engine.sequence import RunningSequence
 # A prefix below this part of a stream is computed faster than copied.
 _WORTH_A_COPY = 1 / 64
 
+_SAME_TAIL = 16
+
 
 class KVCache:
     """The sequences of one context. Owned by the engine's thread."""
@@ -159,10 +161,13 @@ class KVCache:
         return True
 
     def _should_continue(self, kept: int, length: int) -> bool:
-        """Whether to take the cached sequence itself rather than a copy of its beginning."""
-        if self.context.unified or self._is_recurrent:
+        """Whether to take the cached sequence itself rather than a copy of its beginning.
+
+        A later turn of the same conversation differs in its last tokens at most.
+        """
+        if self._is_recurrent:
             return kept == length
-        return 2 * kept >= length
+        return length - kept <= max(_SAME_TAIL, length // _SAME_TAIL)
 
     def _can_share(self, keep: int) -> bool:
         if keep <= 0 or self._is_recurrent:

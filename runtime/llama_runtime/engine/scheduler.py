@@ -22,7 +22,7 @@ from llama_runtime.engine.context import (
 from llama_runtime.engine.counters import Counters
 from llama_runtime.engine.kv_cache import KVCache
 from llama_runtime.engine.model import LoadedModel
-from llama_runtime.engine.prefix_cache import common_prefix
+from llama_runtime.engine.prefix_sharing import hand_over_prefix, share_computed_prefixes
 from llama_runtime.engine.sampling import LogitsUnusable, Sampler, greedy
 from llama_runtime.engine.sequence import RunningSequence
 from llama_runtime.engine.step_plan import plan_step
@@ -70,7 +70,7 @@ class Scheduler:
         if self.cancellations_pending:
             self._drop_cancelled()
         self._admit()
-        self._share_prefixes()
+        share_computed_prefixes(self.running, self.kv)
         plan = plan_step(self.running, self.kv.context.batch_size)
         if plan:
             self._compute(plan)
@@ -133,35 +133,6 @@ class Scheduler:
         sequence.computed = request.cached_tokens = cached
         sequence.source, sequence.shared = source, shared
         self.running.append(sequence)
-
-    # Prefixes that are still being computed
-
-    def _share_prefixes(self) -> None:
-        for sequence in self.running:
-            source = sequence.source
-            if source is not None and source.computed >= sequence.shared:
-                self._take_over(sequence, source, sequence.shared)
-
-    def _take_over(self, sequence: RunningSequence, source: RunningSequence, keep: int) -> None:
-        sequence.source = None
-        taken = self.kv.share(source, sequence.id, min(keep, source.computed))
-        sequence.computed = sequence.request.cached_tokens = taken
-
-    def _hand_over(self, leaving: RunningSequence) -> None:
-        """Others wait for a prefix of this one: give what there is, let the oldest go on."""
-        waiting = [sequence for sequence in self.running if sequence.source is leaving]
-        unfinished = [one for one in waiting if leaving.computed < one.shared]
-        for sequence in waiting:
-            if sequence not in unfinished:
-                self._take_over(sequence, leaving, sequence.shared)
-        if unfinished:
-            heir = unfinished[0]
-            self._take_over(heir, leaving, heir.shared)
-            for sequence in unfinished[1:]:
-                sequence.source = heir
-                sequence.shared = min(
-                    common_prefix(heir.tokens, sequence.tokens), sequence.length - 1
-                )
 
     # Computing
 
@@ -282,7 +253,7 @@ class Scheduler:
         self._end(sequence, Finished(reason, request.timings))
 
     def _end(self, sequence: RunningSequence, item: Finished | EngineFailed | None) -> None:
-        self._hand_over(sequence)
+        hand_over_prefix(sequence, self.running, self.kv)
         self.running.remove(sequence)
         sequence.sampler.close()
         if isinstance(item, Finished) and not sequence.is_private:
