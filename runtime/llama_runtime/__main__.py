@@ -10,10 +10,11 @@ import sys
 from llama_runtime import numa
 from llama_runtime.logs import configure_logs
 from llama_runtime.settings import Settings
+from llama_runtime.termination import ExitCode, write_termination_log
 
 
 def main() -> None:
-    settings = Settings.from_arguments(sys.argv[1:])
+    settings = read_settings(sys.argv[1:])
     configure_logs(settings.log_level)
     # Before any thread: they inherit the affinity and the memory policy.
     numa.prepare(settings.numa_policy)
@@ -21,6 +22,17 @@ def main() -> None:
     logging.shutdown()
     # A thread inside llama.cpp can't be ended from here, and must not hold up the exit.
     os._exit(code)
+
+
+def read_settings(arguments: list[str]) -> Settings:
+    """What is wrong with a flag goes to standard error, and that it is to the kubelet."""
+    try:
+        return Settings.from_arguments(arguments)
+    except SystemExit as ending:
+        if ending.code == ExitCode.BAD_FLAG:
+            log_path = Settings.model_fields["termination_log"].default
+            write_termination_log(log_path, "BadFlag", "A flag is wrong: the log says which.")
+        raise
 
 
 async def serve(settings: Settings) -> int:

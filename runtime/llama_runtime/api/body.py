@@ -11,7 +11,7 @@ from starlette.requests import Request
 
 from llama_runtime.api.errors import APIError, invalid
 
-MAX_BODY_BYTES = 16 * 1024 * 1024
+MAX_BODY_BYTES = 8 * 1024 * 1024
 FIELD_NAME = re.compile(r"[a-z0-9_-]+")
 
 Model = TypeVar("Model", bound=BaseModel)
