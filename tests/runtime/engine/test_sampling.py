@@ -55,20 +55,18 @@ async def test_logit_bias_forbids_and_forces(engine: EngineFactory) -> None:
 
 async def test_penalties_stop_repetition(engine: EngineFactory) -> None:
     one = engine()
-    prompt = tokens_of(one, "la la la la la la la la la la la la")
+    prompt = tokens_of(one, " one two three one two three one two three one two three")
     plain = await answer(one, prompt, 8)
-    assert len(set(plain.tokens)) == 1
+    assert set(plain.tokens) <= set(prompt)
     for sampling in (
         Sampling(temperature=0, presence_penalty=100),
         Sampling(temperature=0, frequency_penalty=100),
         Sampling(temperature=0, repeat_penalty=1000),
     ):
         penalised = await answer(one, prompt, 8, sampling)
-        assert len(set(penalised.tokens)) == 8
-    unseen = await answer(
-        one, prompt, 8, Sampling(temperature=0, presence_penalty=100, penalty_last_n=0)
-    )
-    assert unseen.tokens == plain.tokens
+        assert len(set(penalised.tokens) - set(prompt)) == 8
+    blind = Sampling(temperature=0, presence_penalty=100, penalty_last_n=0)
+    assert (await answer(one, prompt, 8, blind)).tokens == plain.tokens
 
 
 async def test_logprobs_are_those_of_the_model(engine: EngineFactory) -> None:
