@@ -10,6 +10,7 @@ import (
 
 	core "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
 	"llama-operator.dev/testcluster/internal/host"
 )
 
