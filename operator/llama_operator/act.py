@@ -146,10 +146,11 @@ class Actor:
             raise
         logger.info("%s", action.message)
         POD_DELETIONS.labels(reason=action.reason).inc()
-        if deleted.get("kind") == POD.kind:
-            # A pod that no kubelet runs is gone at once, and is answered as it was.
-            deleted["metadata"].setdefault("deletionTimestamp", f"{self._now():%Y-%m-%dT%H:%M:%SZ}")
+        metadata = deleted["metadata"]
+        if metadata.get("deletionGracePeriodSeconds") or metadata.get("finalizers"):
             self._cache.learn(deleted)
+        else:  # No kubelet runs it: it is gone at once.
+            self._cache.drop(deleted)
         await self.record(
             resource, RecordEvent("Normal", action.reason, "DeletePod", action.message)
         )

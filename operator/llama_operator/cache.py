@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections import OrderedDict
 from collections.abc import Callable, Iterable
+from math import inf
 
 from llama_operator.api import KIND
 from llama_operator.names import Key, Manifest
@@ -62,7 +63,7 @@ class Cache:
         self._tell_gone = gone
         self._objects: dict[ObjectId, Manifest] = {}
         self._owned: dict[Key, set[ObjectId]] = {}
-        self._gone: OrderedDict[str, None] = OrderedDict()
+        self._gone: OrderedDict[str, float] = OrderedDict()
         self._awaited: dict[str, tuple[int, float]] = {}
 
     def put(self, manifest: Manifest) -> bool:
@@ -77,11 +78,16 @@ class Cache:
         self._awaited.setdefault(manifest["metadata"]["uid"], (version(manifest), self._clock()))
         return True
 
-    def drop(self, manifest: Manifest) -> bool:
-        """The object is gone; whether that is news. Another of the same name stays."""
+    def drop(self, manifest: Manifest, *, at: int | None = None) -> bool:
+        """The object is gone; whether that is news. Another of the same name stays.
+
+        `at` is the version at which it was gone, by default its own. A watch also tells this
+        of an object that its selector does not select any more: it may be found again, then
+        at this version or a newer one. An object without a version is gone for good.
+        """
         uid = manifest["metadata"]["uid"]
         self._awaited.pop(uid, None)
-        self._gone[uid] = None
+        self._gone[uid] = at or version(manifest) or inf
         while len(self._gone) > REMEMBERED_DELETIONS:
             self._gone.popitem(last=False)
         found = self._objects.get(object_id(manifest))
@@ -133,7 +139,7 @@ class Cache:
                 news.add(owner_key(manifest))
         for manifest in before.values():
             if version(manifest) <= listed_at:
-                self.drop(manifest)
+                self.drop(manifest, at=listed_at + 1)
                 news.add(owner_key(manifest))
         return {key for key in news if key is not None}
 
@@ -150,8 +156,9 @@ class Cache:
 
     def _take(self, manifest: Manifest) -> bool:
         metadata = manifest["metadata"]
-        if metadata["uid"] in self._gone:
+        if version(manifest) < self._gone.get(metadata["uid"], 0):
             return False
+        self._gone.pop(metadata["uid"], None)
         found = self._objects.get(object_id(manifest))
         if found is not None:
             if version(found) >= version(manifest):

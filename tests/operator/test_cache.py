@@ -51,10 +51,37 @@ def test_an_object_that_is_gone_does_not_come_back() -> None:
     cache = a_cache()
     cache.put(pod(5))
 
-    assert cache.drop(pod(6))
-    assert not cache.put(pod(7))
-    assert not cache.learn(pod(8))
+    assert cache.drop(pod(8))
+    assert not cache.put(pod(6))
+    assert not cache.learn(pod(7))
     assert cache.owned("Pod", RESOURCE) == []
+
+
+def test_an_object_that_only_left_the_selector_is_found_again() -> None:
+    cache = a_cache()
+    cache.put(pod(5))
+    cache.drop(pod(8))
+
+    assert cache.learn(pod(8))
+    assert len(cache.owned("Pod", RESOURCE)) == 1
+
+
+def test_what_the_api_server_does_not_know_is_gone_for_good() -> None:
+    cache = a_cache()
+    cache.put(pod(5))
+    gone = pod()
+    del gone["metadata"]["resourceVersion"]
+
+    assert cache.drop(gone)
+    assert not cache.put(pod(9))
+
+
+def test_what_a_list_does_not_have_does_not_come_back_with_a_late_event() -> None:
+    cache = a_cache()
+    cache.put(pod(3))
+    cache.compare("Pod", None, [], 8)
+
+    assert not cache.put(pod(7))
 
 
 def test_another_object_of_the_same_name_is_another() -> None:

@@ -185,6 +185,15 @@ def test_a_broken_old_pod_is_replaced_first(broken: Any) -> None:
     assert deleted(decision) == [("chat-0", "Replaced")]
 
 
+@pytest.mark.parametrize(("max_unavailable", "expected"), [(1, 1), (2, 2), (3, 3)])
+def test_broken_pods_are_replaced_within_the_budget(max_unavailable: int, expected: int) -> None:
+    resource = a_resource(replicas=3, rollout={"maxUnavailable": max_unavailable})
+
+    decision = look(resource, *(running(old_pod(index)) for index in range(3)))
+
+    assert len(deleted(decision)) == expected
+
+
 def test_a_pod_that_serves_is_kept_while_another_is_broken() -> None:
     resource = a_resource(replicas=2)
     broken_new = running(a_pod(resource, 1), lastState={"terminated": {"exitCode": 1}})

@@ -67,7 +67,12 @@ class Api:
         return self._request("PATCH", self._path(plural, name, subresource), body, MERGE)
 
     def delete(self, plural: str, name: str) -> None:
-        self._request("DELETE", self._path(plural, name))
+        """Begin to delete it; fine when it is gone."""
+        try:
+            self._request("DELETE", self._path(plural, name))
+        except client.ApiException as error:
+            if error.status != 404:
+                raise
 
     def _path(self, plural: str, name: str = "", subresource: str = "") -> str:
         parts = [PATHS[plural], "namespaces", self.namespace, plural, name, subresource]
@@ -94,7 +99,7 @@ class Api:
         return answer
 
 
-def eventually(look: Callable[[], T], *, seconds: float = 180) -> T:
+def eventually(look: Callable[[], T], *, seconds: float = 600) -> T:
     """What `look` gives once it is true. The time is for the slowest machine."""
     deadline = time.monotonic() + seconds
     while True:

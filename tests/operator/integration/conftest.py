@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
+import secrets
 from collections.abc import Iterator
-from pathlib import Path
 
 import pytest
 
 from llama_operator import api as resource_api
 from tests.cluster_fixtures import REPOSITORY, Cluster
 from tests.operator.integration.api import Api
-from tests.operator.integration.deployment import Deployment
+from tests.operator.integration.deployment import Deployment, empty
 from tests.operator.integration.kubelet import Kubelet
 from tests.operator.integration.process import OperatorProcess
 
@@ -24,11 +24,30 @@ def crd(control_plane: Cluster) -> None:
     control_plane.ok("wait", "--for=condition=Established", name, "--timeout=120s")
 
 
-@pytest.fixture
-def api(control_plane: Cluster, namespace: str, crd: None) -> Iterator[Api]:
-    api = Api(control_plane, namespace)
+@pytest.fixture(scope="package")
+def api(control_plane: Cluster, crd: None) -> Iterator[Api]:
+    """One namespace for all tests: starting an operator for each would take the most time."""
+    name = f"operator-{secrets.token_hex(4)}"
+    control_plane.ok("create", "namespace", name)
+    api = Api(control_plane, name)
     yield api
     api.close()
+    control_plane.run("delete", "namespace", name, "--wait=false")
+
+
+@pytest.fixture(scope="package")
+def process(api: Api, tmp_path_factory: pytest.TempPathFactory) -> Iterator[OperatorProcess]:
+    process = OperatorProcess(api, tmp_path_factory.mktemp("operator"))
+    yield process
+    if process.running:
+        process.kill()
+
+
+@pytest.fixture
+def operator(process: OperatorProcess) -> OperatorProcess:
+    """An operator that runs. A test may kill it and start it in another way."""
+    process.ensure()
+    return process
 
 
 @pytest.fixture
@@ -37,23 +56,7 @@ def kubelet(api: Api) -> Kubelet:
 
 
 @pytest.fixture
-def chat(api: Api) -> Deployment:
-    """The LlamaDeployment `chat`; it is made by the test."""
-    return Deployment(api)
-
-
-@pytest.fixture
-def stopped_operator(api: Api, tmp_path: Path) -> Iterator[OperatorProcess]:
-    """An operator that the test starts."""
-    process = OperatorProcess(api, tmp_path)
-    yield process
-    if process.running:
-        process.kill()
-
-
-@pytest.fixture
-def operator(stopped_operator: OperatorProcess) -> OperatorProcess:
-    """An operator that runs."""
-    stopped_operator.start()
-    stopped_operator.wait_ready()
-    return stopped_operator
+def chat(api: Api) -> Iterator[Deployment]:
+    """The LlamaDeployment `chat`, which the test makes; afterwards the namespace is empty."""
+    yield Deployment(api)
+    empty(api)

@@ -13,6 +13,22 @@ NAME = "chat"
 OWNED = ("pods", "services", "poddisruptionbudgets")
 
 
+def empty(api: Api) -> None:
+    """Delete everything in the namespace that a test made, and wait until it is gone."""
+    plurals = ("llamadeployments", *OWNED, "resourcequotas")
+
+    def gone() -> bool:
+        found = [(plural, item["metadata"]) for plural in plurals for item in api.list(plural)]
+        for plural, metadata in found:
+            if metadata.get("finalizers"):
+                api.patch(plural, metadata["name"], {"metadata": {"finalizers": None}})
+            if "deletionTimestamp" not in metadata:
+                api.delete(plural, metadata["name"])
+        return not found
+
+    eventually(gone)
+
+
 class Deployment:
     """`chat` in the test's namespace."""
 
@@ -115,10 +131,11 @@ class Deployment:
 
     def events(self) -> list[str]:
         """Reasons of the events about it."""
+        uid = self.read()["metadata"]["uid"]
         return [
             event["reason"]
             for event in self._api.list("events")
-            if event["regarding"].get("kind") == KIND
+            if event["regarding"].get("uid") == uid
         ]
 
     def replaced(self, *, more_than: int) -> bool:

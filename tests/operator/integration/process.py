@@ -17,6 +17,8 @@ from tests.cluster_fixtures import REPOSITORY
 from tests.operator.integration.api import Api, eventually
 
 ACCOUNT = "operator"
+IMAGE = "llama-runtime:1"
+RESYNC_SECONDS = 600.0
 RULES = [
     (["llama-operator.dev"], ["llamadeployments"], ["get", "list", "watch"]),
     (["llama-operator.dev"], ["llamadeployments/status"], ["patch"]),
@@ -86,10 +88,21 @@ class OperatorProcess:
         self._kubeconfig = grant(api, directory)
         self._log = directory / "operator.log"
         self._process: subprocess.Popen[bytes] | None = None
+        self._started_as = (IMAGE, RESYNC_SECONDS)
         self._health = self._metrics = 0
 
-    def start(self, *, image: str = "llama-runtime:1", resync_seconds: float = 600) -> None:
+    def ensure(self) -> None:
+        """Have it run with the usual settings, whatever the last test did to it."""
+        if self.running and self._started_as != (IMAGE, RESYNC_SECONDS):
+            self.kill()
+        if not self.running:
+            self._process = None
+            self.start()
+        self.wait_ready()
+
+    def start(self, *, image: str = IMAGE, resync_seconds: float = RESYNC_SECONDS) -> None:
         assert self._process is None
+        self._started_as = (image, resync_seconds)
         self._health, self._metrics = free_port(), free_port()
         with self._log.open("ab") as log:
             self._process = subprocess.Popen(
@@ -143,6 +156,14 @@ class OperatorProcess:
         _, text = get(f"http://127.0.0.1:{self._metrics}/metrics")
         lines = (line for line in text.splitlines() if not line.startswith("#"))
         return {name: float(value) for name, value in (line.rsplit(" ", 1) for line in lines)}
+
+    def requests(self) -> float:
+        """Requests to the API server, the watches apart."""
+        return sum(
+            value
+            for name, value in self.metrics().items()
+            if name.startswith("llama_operator_api_requests_total{")
+        )
 
     def writes(self) -> float:
         """Requests to the API server that were no mere questions."""
