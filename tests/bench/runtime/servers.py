@@ -63,6 +63,14 @@ class Server:
         except BenchError as error:
             raise BenchError(f"{self.peer.name}: {error}") from None
 
+    def metric(self, name: str) -> float:
+        """A metric without labels that the runtime's management port gives."""
+        page = httpx.get(f"http://127.0.0.1:{self.management_port}/metrics", timeout=30).text
+        for line in page.splitlines():
+            if line.startswith(f"{name} "):
+                return float(line.split()[1])
+        raise BenchError(f"{self.peer.name} has no metric {name}.")
+
     @property
     def resident_mib(self) -> float:
         """VmRSS of the process, in MiB."""

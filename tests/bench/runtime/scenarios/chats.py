@@ -3,17 +3,18 @@
 from __future__ import annotations
 
 import random
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from tests.bench.figures import Figure, Rounds, percentile, ratio, rounds
 from tests.bench.runtime import texts
 from tests.bench.runtime.bench import Bench
 from tests.bench.runtime.load import Answer, Client, Step
-from tests.bench.runtime.servers import LLAMA_SERVER, RUNTIME
+from tests.bench.runtime.servers import LLAMA_SERVER, RUNTIME, Server
 
 CLIENTS, CHATS_EACH, TURNS = 4, 6, 4
 FIRST_MESSAGE_TOKENS, ANSWER_TOKENS = 250, 32
 TARGET = 1.0
+EVICTIONS = "llama_runtime_prefix_evictions_total"
 
 
 @dataclass(frozen=True, slots=True)
@@ -23,6 +24,8 @@ class Result:
     first_tokens: tuple[float, ...]
     cached: int
     prompt: int
+    evictions: float | None = None
+    """Cached chats that had to go, where the server counts them."""
 
 
 def run(bench: Bench) -> list[Figure]:
@@ -31,7 +34,7 @@ def run(bench: Bench) -> list[Figure]:
     results = bench.take_turns(
         (RUNTIME, LLAMA_SERVER),
         quantization,
-        lambda server, seed: later_turns(server.run(*clients(seed, 2 if bench.quick else TURNS))),
+        lambda server, seed: _measure(server, seed, 2 if bench.quick else TURNS),
     )
     figures = [
         ratio(
@@ -46,6 +49,13 @@ def run(bench: Bench) -> list[Figure]:
         for label, percent, target in (("median", 50, TARGET), ("p95", 95, None))
     ]
     return figures + [_hits(name, held[-1]) for name, held in results.items()]
+
+
+def _measure(server: Server, seed: str, turns: int) -> Result:
+    result = later_turns(server.run(*clients(seed, turns)))
+    if server.peer is not RUNTIME:
+        return result
+    return replace(result, evictions=server.metric(EVICTIONS))
 
 
 def clients(seed: str, turns: int) -> list[Client]:
@@ -97,5 +107,6 @@ def _hits(name: str, result: Result) -> Figure:
         unit="%",
         better="higher",
         target=None,
-        note=f"{result.cached} of {result.prompt} tokens in the last round",
+        note=f"{result.cached} of {result.prompt} tokens in the last round"
+        + ("" if result.evictions is None else f", {result.evictions:.0f} evictions"),
     )
