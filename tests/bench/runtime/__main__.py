@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import os
+import sys
 from collections.abc import Callable
 from pathlib import Path
 
@@ -69,7 +70,7 @@ def run(bench: Bench, names: list[str], console: Console) -> tuple[list[Figure],
     found: list[Figure] = []
     failed = False
     for name in names:
-        console.print(f"{name}: {(SCENARIOS[name].__module__.rpartition('.')[2])}")
+        console.print(f"{name}: {sys.modules[SCENARIOS[name].__module__].__doc__}")
         try:
             found += SCENARIOS[name](bench)
         except BenchError as error:

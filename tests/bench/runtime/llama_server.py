@@ -15,7 +15,7 @@ from pathlib import Path
 
 import cache
 
-REQUIREMENTS = Path("requirements/runtime.txt")
+REQUIREMENTS = Path(__file__).resolve().parents[3] / "requirements/runtime.txt"
 FLAGS = (
     "-DCMAKE_BUILD_TYPE=Release",
     "-DCMAKE_BUILD_WITH_INSTALL_RPATH=ON",
