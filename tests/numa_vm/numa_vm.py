@@ -157,7 +157,7 @@ def qemu(kernel: Path, initrd: Path, memory: int) -> list[str]:
     arguments += ["-device", "bochs-display,bus=pcie.0"]
     arguments += ["-kernel", str(kernel), "-initrd", str(initrd)]
     # On a busy machine the emulated timer is late, which the kernel takes for a broken one.
-    arguments += ["-append", "console=ttyS0 quiet panic=-1 no_timer_check nowatchdog"]
+    arguments += ["-append", "console=ttyS0 loglevel=1 panic=-1 no_timer_check nowatchdog"]
     arguments += ["-no-reboot"]
     return [
         *arguments,
