@@ -30,6 +30,8 @@ class Settings(BaseSettings):
         cli_implicit_flags=True,
         cli_avoid_json=True,
         cli_hide_none_type=True,
+        # "None" is a word of ours, as in --numa-policy None, not an absent value.
+        cli_parse_none_str="null",
         cli_exit_on_error=False,
         frozen=True,
     )

@@ -96,3 +96,9 @@ def test_the_model_path_is_required(capsys: pytest.CaptureFixture[str]) -> None:
     with pytest.raises(SystemExit):
         Settings.from_arguments([])
     assert "--model-path is required" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("flag", ["--numa-policy", "--engine-split-mode"])
+def test_none_is_a_word_not_an_absent_value(flag: str) -> None:
+    settings = Settings.from_arguments(["--model-path=/models/m.gguf", f"{flag}=None"])
+    assert getattr(settings, flag.removeprefix("--").replace("-", "_")) == "None"
