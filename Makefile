@@ -77,11 +77,17 @@ numa-node-up: cluster-up ## Add numa-node, a virtual machine with two NUMA nodes
 cluster-down: ## Stop the cluster and leave nothing behind
 	@"$(TESTCLUSTER)" down
 
+.PHONY: bench-runtime
+bench-runtime: native ## Ours, llama-server and llama_cpp.server side by side (about an hour)
+	@LLAMA_CPP_LIB_PATH="$$($(PYTHON) tools/images.py libllama --quiet)" \
+		LLAMA_TEST_MODEL="$$($(PYTHON) tools/model.py --quiet)" $(PYTHON) -m tests.bench.runtime
+
 .PHONY: lock
 lock: .venv/locked ## Resolve the dependencies of pyproject.toml into requirements/
 	@for extra in operator runtime; do \
 		$(UV_COMPILE) pyproject.toml --extra $$extra -o requirements/$$extra.txt; done
 	@$(UV_COMPILE) pyproject.toml --extra operator --extra runtime --group dev -o requirements/dev.txt
+	@$(UV_COMPILE) requirements/build.in -o requirements/build.txt
 UV_COMPILE = UV_CUSTOM_COMPILE_COMMAND="make lock" .venv/bin/uv pip compile --quiet --universal \
 	--generate-hashes --no-emit-index-url --python-version 3.11
 

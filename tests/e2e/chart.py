@@ -22,7 +22,8 @@ class Release:
         """Install and wait until the operator is rolled out."""
         repository, tag = self.images.operator.rsplit(":", 1)
         result = self.cluster.run_helm(
-            "upgrade", "--install", "--take-ownership", RELEASE, str(REPOSITORY / "helm/llama-operator"),
+            "upgrade", "--install", "--take-ownership",
+            RELEASE, str(REPOSITORY / "helm/llama-operator"),
             "--namespace", NAMESPACE, "--create-namespace",
             "--set", f"image.repository={repository}", "--set", f"image.tag={tag}",
             "--set", f"runtimeImage={self.images.runtime}",
