@@ -39,6 +39,7 @@ _KV_TYPES: dict[KVType, int] = {
     "q4_0": llama_cpp.GGML_TYPE_Q4_0,
     "iq4_nl": llama_cpp.GGML_TYPE_IQ4_NL,
 }
+_MOST_CELLS = 2**31 - 1
 _CELLS_ROUNDED_TO = 256  # llama-context.cpp: GGML_PAD(n_ctx, 256)
 
 # Results of llama_decode (llama.h).
@@ -63,8 +64,8 @@ class Context:
         self.max_sequences = settings.kv_max_sequences
         self.unified = settings.kv_layout == "Unified"
         self.vocabulary_size = model.vocabulary.size
+        _check_size(model, settings)
         parameters = _parameters(settings, threads)
-        _check_host_memory(model, settings, parameters.n_ctx)
         with collected_log() as log:
             pointer = llama_cpp.llama_init_from_model(model.pointer, parameters)
         if not pointer:
@@ -130,11 +131,7 @@ class Context:
 
 def _parameters(settings: Settings, threads: int) -> llama_cpp.llama_context_params:
     parameters: llama_cpp.llama_context_params = llama_cpp.llama_context_default_params()
-    if settings.kv_layout == "Unified":
-        parameters.n_ctx = settings.total_context
-    else:
-        per_sequence = -(-settings.kv_context_per_sequence // _CELLS_ROUNDED_TO)
-        parameters.n_ctx = per_sequence * _CELLS_ROUNDED_TO * settings.kv_max_sequences
+    parameters.n_ctx = _cells(settings)
     parameters.n_batch = settings.engine_batch_size
     parameters.n_ubatch = settings.engine_micro_batch_size
     parameters.n_seq_max = settings.kv_max_sequences
@@ -160,7 +157,19 @@ def _kv_bytes(log: list[LogLine]) -> int | None:
     return round(sum(found) * 2**20) if found else None
 
 
-def _check_host_memory(model: LoadedModel, settings: Settings, cells: int) -> None:
+def _cells(settings: Settings) -> int:
+    """n_ctx, rounded up in Partitioned as llama.cpp would do it for each sequence."""
+    if settings.kv_layout == "Unified":
+        return settings.total_context
+    per_sequence = -(-settings.kv_context_per_sequence // _CELLS_ROUNDED_TO)
+    return per_sequence * _CELLS_ROUNDED_TO * settings.kv_max_sequences
+
+
+def _check_size(model: LoadedModel, settings: Settings) -> None:
+    cells = _cells(settings)
+    if cells > _MOST_CELLS:
+        # n_ctx has 32 bits: a larger one would silently become a small one.
+        raise _too_large(settings, f"llama.cpp takes {_MOST_CELLS} at most")
     wanted = context_bytes_on_host(
         model,
         cells,
