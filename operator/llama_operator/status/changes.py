@@ -56,12 +56,12 @@ def _refusals(before: LlamaDeploymentStatus, after: LlamaDeploymentStatus) -> It
         old, new = counted.get(row.name), row.retry
         if new is None or (old is not None and old.count >= new.count):
             continue
-        where = f"Node {new.node}" if new.node else "The API server"
+        by = f" by node {new.node}" if new.node else ""
         yield RecordEvent(
             "Warning",
             new.reason or "Refused",
             RETRY,
-            f"{where} refused pod {row.name} ({new.count} in a row); "
+            f"Pod {row.name} was refused{by}, {new.count} in a row; "
             f"the next try is at {new.next_time:%H:%M:%S} UTC.",
         )
 

@@ -85,6 +85,12 @@ class Deployment:
         """Ready by kstatus's rules."""
         return self.condition("Ready")[0] == "True" and self.condition("Reconciling")[0] == "False"
 
+    def retry(self, index: int) -> dict[str, Any]:
+        """When and why a refused pod is tried again; empty when it is not refused."""
+        rows = self.status.get("pods", [])
+        found: dict[str, Any] = rows[index].get("retry", {}) if index < len(rows) else {}
+        return found
+
     def pods(self) -> list[dict[str, Any]]:
         return self._api.list("pods")
 
@@ -137,9 +143,6 @@ class Deployment:
             for event in self._api.list("events")
             if event["regarding"].get("uid") == uid
         ]
-
-    def replaced(self, *, more_than: int) -> bool:
-        return self.events().count("Replaced") > more_than
 
     def ready_pods(self) -> list[str]:
         return [pod["metadata"]["name"] for pod in self.pods() if is_ready(pod)]

@@ -43,6 +43,7 @@ class EagerKubelet:
         self._thread = threading.Thread(target=self._run, daemon=True)
 
     def __enter__(self) -> None:
+        self._saw(self._api.list("pods"))
         self._thread.start()
 
     def __exit__(self, *_: object) -> None:

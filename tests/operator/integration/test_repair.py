@@ -129,8 +129,7 @@ def test_a_quota_is_told_and_waited_for(
     eventually(lambda: chat.condition("Ready") == ("False", "QuotaExceeded"))
     assert "Raise the quota" in chat.message("Ready")
     assert chat.names() == ["chat-0"]
-    row = chat.status["pods"][1]
-    assert row["retry"]["reason"] == "QuotaExceeded"
+    assert chat.retry(1)["reason"] == "QuotaExceeded"
 
     api.delete("resourcequotas", "q")
     eventually(lambda: chat.names() == ["chat-0", "chat-1"])
@@ -145,7 +144,7 @@ def test_a_refused_pod_is_tried_again_away_from_the_node_and_the_count_survives(
     chat.create(replicas=1)
     first = eventually(lambda: chat.uids().get("chat-0"))
     kubelet.refuse("chat-0")
-    eventually(lambda: chat.status["pods"][0].get("retry", {}).get("count") == 1)
+    eventually(lambda: chat.retry(0).get("count") == 1)
     assert chat.condition("Ready") == ("False", "TopologyAffinityError")
     assert chat.names() == ["chat-0"]
     operator.kill()
@@ -154,6 +153,6 @@ def test_a_refused_pod_is_tried_again_away_from_the_node_and_the_count_survives(
     second = eventually(lambda: next((uid for uid in chat.uids().values() if uid != first), None))
     assert chat.pods()[0]["metadata"]["annotations"]["llama-operator.dev/attempt"] == "1"
     kubelet.refuse("chat-0")
-    eventually(lambda: chat.status["pods"][0].get("retry", {}).get("count") == 2)
+    eventually(lambda: chat.retry(0).get("count") == 2)
     assert chat.events().count("TopologyAffinityError") == 2
     assert chat.uids() == {"chat-0": second}

@@ -21,6 +21,10 @@ class Sightings:
         self.most = 0
         self.uids: dict[str, list[str]] = {}
 
+    def replaced(self, pods: int) -> bool:
+        """That many pods were seen to be others than at first."""
+        return sum(len(uids) > 1 for uids in self.uids.values()) >= pods
+
     def __call__(self, pods: list[dict[str, Any]]) -> None:
         self.fewest_ready = min(self.fewest_ready, sum(map(is_ready, pods)))
         self.most = max(self.most, len(pods))
@@ -111,8 +115,7 @@ def test_killed_in_the_middle_it_converges_and_replaces_nothing_twice(
     with EagerKubelet(api, seen):
         chat.change(kv={"maxSequences": 4})
         for count in range(kills):
-            replaced = functools.partial(chat.replaced, more_than=count)
-            eventually(replaced)
+            eventually(functools.partial(seen.replaced, count + 1))
             operator.kill()
             operator.start()
         eventually(lambda: updated(chat))

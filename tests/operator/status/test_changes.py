@@ -94,7 +94,7 @@ def test_every_refusal_is_one_event() -> None:
     (event,) = events(status(), refused(1))
 
     assert event.reason == "TopologyAffinityError"
-    assert "Node node-a refused pod chat-0 (1 in a row)" in event.message
+    assert "Pod chat-0 was refused by node node-a, 1 in a row" in event.message
     assert told(refused(1), refused(1)) == []
     assert told(refused(1), refused(2)) == ["TopologyAffinityError"]
 
