@@ -16,7 +16,6 @@ file system lives in memory: a file's pages are page cache on the node that wrot
 from __future__ import annotations
 
 import argparse
-import contextlib
 import gzip
 import os
 import re
@@ -43,7 +42,7 @@ REQUIRED = {
     "dpkg": "dpkg",
 }
 UNUSED = ("usr/share/doc", "usr/share/locale", "usr/share/man", "var/cache", "var/lib/apt", "boot")
-BEGIN, END = "numa-vm: begin", "numa-vm: exit "
+END = "numa-vm: exit "
 
 INIT = """#!/bin/sh
 export PATH=/usr/sbin:/usr/bin:/sbin:/bin HOME=/root
@@ -55,9 +54,8 @@ mount -t tmpfs shm /dev/shm
 mount -t cgroup2 cgroup /sys/fs/cgroup
 echo +cpuset >/sys/fs/cgroup/cgroup.subtree_control
 cd /root
-echo "{begin}"
-sh /command
-echo "{end}$?"
+stty -F /dev/ttyS1 raw
+{{ sh /command; echo "{end}$?"; }} >/dev/ttyS1 2>&1
 echo o >/proc/sysrq-trigger
 sleep 60
 """
@@ -117,33 +115,37 @@ def run(command: str, copies: list[tuple[Path, str]], memory: int, timeout: int)
                 shutil.copyfileobj(stored, image)
             image.write(bytes(-image.tell() % 4))
             write_top(image, command, copies)
-        log = Path(work, "log")
-        with log.open("wb") as out, contextlib.suppress(subprocess.TimeoutExpired):
-            subprocess.run(
-                qemu(kernel, initrd, memory),
-                stdin=subprocess.DEVNULL,
-                stdout=out,
-                stderr=out,
-                timeout=timeout,
-                check=False,
-            )
-        return read_log(log.read_text(errors="replace"), timeout)
+        console, output = Path(work, "console"), Path(work, "output")
+        errors = run_qemu(qemu(kernel, initrd, memory, console, output), timeout)
+        for path in (console, output):
+            path.touch()
+        said = console.read_text(errors="replace") + errors
+        return read_output(output.read_text(errors="replace"), said, timeout)
 
 
-def read_log(text: str, timeout: int) -> tuple[str, int]:
-    lines = text.replace("\r", "").split("\n")
-    begin = next((number for number, line in enumerate(lines) if line.endswith(BEGIN)), None)
-    ends = [number for number, line in enumerate(lines) if line.startswith(END)]
-    if begin is None or not ends:
-        tail = "\n".join(lines[-30:])
+def run_qemu(command: list[str], timeout: int) -> str:
+    """Until the guest powers off or the time is up; returns what QEMU itself said."""
+    try:
+        done = subprocess.run(
+            command, stdin=subprocess.DEVNULL, capture_output=True, timeout=timeout, check=False
+        )
+    except subprocess.TimeoutExpired:
+        return ""
+    return done.stderr.decode(errors="replace")
+
+
+def read_output(output: str, console: str, timeout: int) -> tuple[str, int]:
+    found = re.search(rf"^(.*){END}(\d+)\n$", output, re.DOTALL)
+    if not found:
+        tail = "\n".join([*output.splitlines()[-15:], *console.splitlines()[-15:]])
         raise VmError(f"the guest did not finish in {timeout} s; its last lines:\n{tail}")
-    status = int(lines[ends[-1]].removeprefix(END))
-    return "".join(f"{line}\n" for line in lines[begin + 1 : ends[-1]]), status
+    return found[1], int(found[2])
 
 
-def qemu(kernel: Path, initrd: Path, memory: int) -> list[str]:
-    """The machine. A root bus with `numa_node` gives what is plugged there its node; a
-    device on the first bus has none, as in most virtual machines."""
+def qemu(kernel: Path, initrd: Path, memory: int, console: Path, output: Path) -> list[str]:
+    """The machine, with one serial line for the kernel and one for the command. A root bus
+    with `numa_node` gives what is plugged there its node; a device on the first bus has
+    none, as in most virtual machines."""
     arguments = ["qemu-system-x86_64", "-machine", "q35", "-accel", "tcg,thread=multi"]
     arguments += ["-cpu", "max", "-smp", "4,sockets=2,cores=2,threads=1", "-m", f"{2 * memory}M"]
     for node, cpus in ((0, "0-1"), (1, "2-3")):
@@ -157,11 +159,11 @@ def qemu(kernel: Path, initrd: Path, memory: int) -> list[str]:
     arguments += ["-device", "bochs-display,bus=pcie.0"]
     arguments += ["-kernel", str(kernel), "-initrd", str(initrd)]
     # On a busy machine the emulated timer is late, which the kernel takes for a broken one.
-    arguments += ["-append", "console=ttyS0 loglevel=1 panic=-1 no_timer_check nowatchdog"]
-    arguments += ["-no-reboot"]
+    arguments += ["-append", "console=ttyS0 quiet panic=-1 no_timer_check nowatchdog"]
+    arguments += ["-serial", f"file:{console}", "-serial", f"file:{output}", "-no-reboot"]
     return [
         *arguments,
-        *shlex.split("-vga none -display none -serial stdio -monitor none -net none"),
+        *shlex.split("-vga none -display none -monitor none -net none"),
     ]
 
 
@@ -228,7 +230,7 @@ def write_top(
         for path in [source, *sorted(source.rglob("*"))]:
             write_path(image, path, str(target / path.relative_to(source)).lstrip("/"))
     write_entry(image, "command", stat.S_IFREG | 0o644, command.encode())
-    init = INIT.format(begin=BEGIN, end=END)
+    init = INIT.format(end=END)
     write_entry(image, "init", stat.S_IFREG | 0o755, init.encode())
     write_entry(image, "TRAILER!!!", 0, b"")
 
