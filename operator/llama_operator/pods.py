@@ -44,6 +44,13 @@ class Pod:
         return self.phase in ("Failed", "Succeeded")
 
     @property
+    def given_up(self) -> bool:
+        """It failed without being asked to end. A deleted pod ends too, when it has drained;
+        the kubelet gives no reason then."""
+        asked = self.terminating and self.manifest.get("status", {}).get("reason") is None
+        return self.failed and not asked
+
+    @property
     def running(self) -> bool:
         """It has an address and its container may be asked."""
         return self.phase == "Running" and self.ip is not None and not self.terminating

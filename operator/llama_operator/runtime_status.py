@@ -3,18 +3,24 @@
 from __future__ import annotations
 
 from enum import Enum
-from typing import Literal
+from typing import Any, Literal
 
-from pydantic import BaseModel, ConfigDict, ValidationError
+from pydantic import BaseModel, ConfigDict, ValidationError, model_validator
 from pydantic.alias_generators import to_camel
 
 
 class _Part(BaseModel):
-    """Fields of a newer runtime are ignored; what is not known is None."""
+    """Fields of a newer runtime are ignored; what is not known is None, in whole parts too."""
 
     model_config = ConfigDict(
         alias_generator=to_camel, populate_by_name=True, extra="ignore", frozen=True
     )
+
+    @model_validator(mode="before")
+    @classmethod
+    def _unknown(cls, value: Any) -> Any:
+        """A part that is not known yet, such as the engine before the load, is null."""
+        return {} if value is None else value
 
 
 class ModelReading(_Part):

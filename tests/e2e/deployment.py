@@ -38,7 +38,7 @@ def manifest(name: str, **spec: Any) -> dict[str, Any]:
         "kv": {"maxSequences": 16, "contextPerSequence": 512},
         "resources": {"cpu": "250m", "memory": "1Gi", "gpus": 0},
         "numa": {"policy": "None"},
-        "rollout": {"drainTimeout": "20s"},
+        "rollout": {"drainTimeout": "3m"},
         "nodeSelector": {"kubernetes.io/hostname": "node-0"},
     }
     return {

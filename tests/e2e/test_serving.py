@@ -26,7 +26,7 @@ def test_a_running_stream_survives_the_deletion_of_its_pod(chat: Deployment) -> 
     stream = chat.client().chat.completions.create(
         model="chat",
         messages=[{"role": "user", "content": "Write a long story about the sea."}],
-        max_tokens=200,
+        max_tokens=120,
         temperature=0,
         stream=True,
         extra_body={"ignore_eos": True},

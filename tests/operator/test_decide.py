@@ -437,3 +437,17 @@ def test_pods_that_are_not_of_the_deployment_are_not_touched() -> None:
     foreign = a_pod(a_resource(name="chat-blue"), 0)
 
     assert look(resource, foreign).actions == ()
+
+
+@pytest.mark.parametrize("phase", ["Succeeded", "Failed"])
+def test_a_deleted_pod_that_has_drained_was_not_refused(phase: str) -> None:
+    """Its replacement is made at once and may go to the same node."""
+    resource = a_resource()
+    pod = terminating(ready(a_pod(resource, 0)))
+    pod["status"]["phase"] = phase
+
+    decision = look(resource, pod)
+
+    assert decision.actions == ()
+    assert decision.status is not None
+    assert decision.status.pods[0].retry is None

@@ -72,13 +72,16 @@ async def test_nobody_there_is_no_answer() -> None:
 
 
 async def test_one_who_does_not_get_to_the_end_is_no_answer() -> None:
+    asked_long_enough = asyncio.Event()
+
     async def answer(request: web.Request) -> web.Response:
-        await asyncio.Event().wait()
+        await asked_long_enough.wait()
         return web.Response()
 
     timeout = aiohttp.ClientTimeout(total=0.05)
     async with a_server(answer) as port, aiohttp.ClientSession(timeout=timeout) as session:
         assert await ask(session, "127.0.0.1", port) is Unknown.NO_ANSWER
+        asked_long_enough.set()
 
 
 def test_what_is_not_known_is_none_and_what_is_new_is_ignored() -> None:
@@ -95,3 +98,14 @@ def test_what_is_not_known_is_none_and_what_is_new_is_ignored() -> None:
     assert isinstance(reading, RuntimeStatus)
     assert reading.model.loaded is None
     assert reading.kv.bytes is None
+
+
+@pytest.mark.parametrize("part", ["model", "kv", "engine", "numa"])
+def test_a_part_that_is_not_known_yet_hides_nothing(part: str) -> None:
+    """A runtime without a model has no engine and no cache, but it has a reason."""
+    body = {"version": 1, "state": "Failed", "reason": "ModelCorrupt", "message": "why", part: None}
+
+    reading = parse_runtime_status(json.dumps(body).encode())
+
+    assert isinstance(reading, RuntimeStatus)
+    assert reading.reason == "ModelCorrupt"

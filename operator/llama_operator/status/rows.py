@@ -53,7 +53,7 @@ def _row(look: Look, pod: Pod, before: PodStatus | None) -> PodStatus:
 
 def _retry(pod: Pod, before: PodStatus | None) -> Retry | None:
     """Set for a refused pod, and for its replacement while that avoids the node that refused."""
-    if pod.failed and (failed_at := pod.failed_at()) is not None:
+    if pod.given_up and (failed_at := pod.failed_at()) is not None:
         return Retry(
             count=pod.refusals(),
             next_time=pod.next_try(failed_at),
