@@ -56,8 +56,9 @@ def test_a_runtime_that_spans_nodes_moves_to_its_gpu(measured: Measured) -> None
     numa = measured["moves-to-gpu"]["numa"]
     assert numa["verdict"] == "CpusSpanNodes"
     assert (numa["boundCpus"], numa["memoryPolicy"]) == ("2-3", "Preferred")
-    assert numa["localRatio"] >= LOCAL_RATIO
     assert numa["pagesMiB"]["1"] > model_mib()
+    # What Python allocated before it knew where to go stays where it was.
+    assert numa["pagesMiB"].get("0", 0.0) < 0.5 * model_mib()
     assert all(mask == [2, 3] for mask in measured["moves-to-gpu"]["threads"])
 
 
