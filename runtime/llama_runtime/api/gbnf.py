@@ -25,6 +25,7 @@ JSON_RULES = {
     "integer": '"-"? ("0" | [1-9] [0-9]{0,15})',
 }
 _END = ""  # the key of a trie's node at which a text ends
+_ESCAPED = re.compile(r'["\\\x00-\x1F\x7F]')
 _NAME = re.compile(r"[a-z][a-z0-9-]*")
 _REFERENCE = re.compile(r'"(?:\\.|[^"\\])*"|\[(?:\\.|[^\]\\])*\]|([a-z][a-z0-9-]*)')
 
@@ -90,9 +91,14 @@ def separated(items: Sequence[str]) -> str:
 
 
 def string_except(texts: Iterable[str]) -> str:
-    """JSON strings other than ``texts``, without escapes: those could spell one of them."""
+    """JSON strings other than ``texts``, without escapes: those could spell one of them.
+
+    A text that JSON can't spell without an escape can't be met, and is left out.
+    """
     trie: dict[str, Any] = {}
     for text in texts:
+        if _ESCAPED.search(text):
+            continue
         node = trie
         for character in text:
             node = node.setdefault(character, {})

@@ -204,3 +204,17 @@ def test_a_schema_can_be_too_deep_or_too_large() -> None:
     large = {"properties": {f"p{i}": {"type": "null"} for i in range(3000)}}
     with pytest.raises(ValueError, match="smaller"):
         grammar_of(large)
+
+
+@settings(deadline=None, max_examples=100)
+@given(st.data(), st.text(st.sampled_from('\\"b\n\x7f'), min_size=1, max_size=4))
+def test_an_extra_key_is_whole_where_a_named_one_needs_escapes(
+    data: st.DataObject, key: str
+) -> None:
+    """Half of an escape is no JSON."""
+    schema = {
+        "type": "object",
+        "properties": {key: {"type": "string"}},
+        "additionalProperties": {"type": "integer"},
+    }
+    check(schema, text_of(grammar_of(schema), data.draw))
