@@ -107,12 +107,16 @@ def existing_cluster() -> Cluster | None:
 
 @pytest.fixture(scope="session")
 def control_plane() -> Cluster:
-    """A real API server, scheduler and controller manager."""
+    """A real API server, scheduler and controller manager; a demo on it makes way."""
     if (cluster := existing_cluster()) is not None:
         return cluster
     testcluster("up")
     state = Path(os.environ.get("TESTCLUSTER_STATE", REPOSITORY / "build/cluster"))
-    return Cluster(state / "kubeconfig", state / "bin/kubectl", state / "bin/helm")
+    cluster = Cluster(state / "kubeconfig", state / "bin/kubectl", state / "bin/helm")
+    for namespace in ("llama-system", "llama-test-system"):
+        cluster.run_helm("uninstall", "llama-operator", "--namespace", namespace, "--wait")
+    cluster.run("delete", "namespace", "llama-demo", "--ignore-not-found", "--wait=false")
+    return cluster
 
 
 @pytest.fixture(scope="session")

@@ -30,9 +30,7 @@ def model_folder() -> Path:
 
 @pytest.fixture(scope="session")
 def operator(node_0: Cluster, images: Images) -> Iterator[Release]:
-    """The chart, installed for the whole cluster; a demo of the same cluster makes way."""
-    for namespace in ("llama-system", "llama-test-system"):
-        node_0.run_helm("uninstall", "llama-operator", "--namespace", namespace, "--wait")
+    """The chart, installed for the whole cluster."""
     release = Release(node_0, images)
     release.install()
     yield release

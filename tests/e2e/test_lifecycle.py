@@ -139,9 +139,15 @@ def test_uninstalling_keeps_serving_and_leaves_nothing(chat: Deployment, operato
     try:
         owned = f"app.kubernetes.io/instance={RELEASE}"
         kinds = "deployments,services,serviceaccounts,pods,configmaps,secrets,leases"
-        left = operator.cluster.get(kinds, "-n", NAMESPACE, "-l", owned)["items"]
-        left += operator.cluster.get("clusterroles,clusterrolebindings", "-l", owned)["items"]
-        assert not [f"{item['kind']}/{item['metadata']['name']}" for item in left]
+        until(
+            "what the release made is gone",
+            lambda: (
+                not operator.cluster.get(kinds, "-n", NAMESPACE, "-l", owned)["items"]
+                and not operator.cluster.get("clusterroles,clusterrolebindings", "-l", owned)[
+                    "items"
+                ]
+            ),
+        )
         chat.ask("Write one sentence about the sea.")
         chat.cluster.ok("delete", "llama", "chat", "-n", chat.namespace)
         until("the pods are gone without an operator", lambda: not chat.pods())

@@ -44,6 +44,8 @@ class Deployment:
             "spec": {
                 "model": {"source": "pvc://models/m.gguf"},
                 "resources": {"gpus": 0},
+                # The tests play the kubelet: no real one may take these pods.
+                "nodeSelector": {"kubernetes.io/hostname": "no-node"},
                 **spec,
             },
         }

@@ -86,7 +86,10 @@ FOREIGN: dict[str, dict[str, Any]] = {
     "pods": {
         "apiVersion": "v1",
         "kind": "Pod",
-        "spec": {"containers": [{"name": "theirs", "image": "theirs:1"}]},
+        "spec": {
+            "containers": [{"name": "theirs", "image": "theirs:1"}],
+            "nodeSelector": {"kubernetes.io/hostname": "no-node"},
+        },
     },
 }
 
