@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import os
+import socket
 import sys
 from collections.abc import Sequence
 
@@ -14,7 +15,7 @@ from kubernetes.aio.config import ConfigException
 
 from llama_operator.controller import Controller
 from llama_operator.handlers import build_registry, build_settings
-from llama_operator.kube import LLAMA_DEPLOYMENT, ApiException, Kubernetes, connect
+from llama_operator.kube import LLAMA_DEPLOYMENT, ApiException, Kubernetes, connect, message_of
 from llama_operator.runtime_client import new_session
 from llama_operator.settings import Settings, parse_settings
 from llama_operator.web import health_app, metrics_app, serving
@@ -41,12 +42,14 @@ async def run(settings: Settings) -> None:
     async with api_client, new_session() as session:
         kubernetes = Kubernetes(api_client)
         await _check_crd(kubernetes)
-        started = asyncio.Event()
-        controller = Controller(
-            kubernetes, session, settings, instance=os.environ.get("HOSTNAME") or "llama-operator"
-        )
+        # kopf asks for the user's name otherwise, and a pod's user has none.
+        instance = os.environ.setdefault("POD_ID", socket.gethostname())
+        controller = Controller(kubernetes, session, settings, instance=instance)
+        await _begin(controller)
         async with (
-            serving(health_app(controller.cache.lag, started), settings.health_port),
+            serving(
+                health_app(controller.cache.lag, lambda: controller.told), settings.health_port
+            ),
             serving(metrics_app(), settings.metrics_port),
             asyncio.TaskGroup() as group,
         ):
@@ -58,16 +61,29 @@ async def run(settings: Settings) -> None:
                     standalone=True,
                     clusterwide=not settings.namespaces,
                     namespaces=settings.namespaces,
-                    ready_flag=started,
                 )
             finally:
                 work.cancel()
 
 
+async def _begin(controller: Controller) -> None:
+    try:
+        await controller.begin()
+    except ApiException as error:
+        raise CannotStart(
+            f"The API server does not let the operator list what it owns: {message_of(error)}. "
+            "Grant the rights in docs/operator.md."
+        ) from error
+    except (aiohttp.ClientError, TimeoutError) as error:
+        raise CannotStart(f"The API server does not answer: {error}. Look at it.") from error
+
+
 async def _check_crd(kubernetes: Kubernetes) -> None:
     try:
         served = await kubernetes.serves(LLAMA_DEPLOYMENT)
-    except (ApiException, aiohttp.ClientError, TimeoutError) as error:
+    except ApiException as error:
+        raise CannotStart(f"The API server answers: {message_of(error)}. Look at it.") from error
+    except (aiohttp.ClientError, TimeoutError) as error:
         raise CannotStart(f"The API server does not answer: {error}. Look at it.") from error
     if not served:
         raise CannotStart(

@@ -9,7 +9,6 @@ import time
 import aiohttp
 
 from llama_operator.act import Actor
-from llama_operator.api import KIND
 from llama_operator.cache import Cache, owner_key
 from llama_operator.kube import POD, Kubernetes
 from llama_operator.metrics import QUEUE_DEPTH, RESOURCES, STREAM_LAG
@@ -36,8 +35,7 @@ class Controller:
     ) -> None:
         """`session` asks the runtimes; `instance` names this process in events."""
         self._workers = settings.workers
-        self._news: set[str] = set()
-        self._listed: set[str] = set()
+        self._begun: float | None = None
         self.cache = Cache(time.monotonic, self._gone)
         self._poller = Poller(lambda ip: ask(session, ip), self._add)
         reconciler = Reconciler(
@@ -60,6 +58,23 @@ class Controller:
             add=self._add,
         )
         STREAM_LAG.set_function(self.cache.lag)
+        RESOURCES.set_function(lambda: len(self.cache.keys()))
+
+    async def begin(self) -> None:
+        """List everything, so that nothing is decided on half of what there is.
+
+        Raises what `Kubernetes.list` raises.
+        """
+        await self._resync.once()
+        self._begun = time.monotonic()
+
+    @property
+    def told(self) -> bool:
+        """The watches have told of everything that `begin` listed."""
+        if self._begun is None:
+            return False
+        lag = self.cache.lag()
+        return lag == 0 or lag < time.monotonic() - self._begun
 
     async def run(self) -> None:
         """Work and resync until cancelled."""
@@ -67,28 +82,20 @@ class Controller:
             group.create_task(self._queue.run(self._workers))
             group.create_task(self._resync.run())
 
-    def seen(self, manifest: Manifest) -> None:
-        """The watch told of an object; it is remembered before anything is decided."""
-        if self.cache.put(manifest):
-            self._news.add(manifest["metadata"]["uid"])
-
     def changed(self, manifest: Manifest, *, listed: bool) -> None:
-        """Something may have to be done about an object that was `seen`.
+        """The watch told of an object.
 
-        `listed`: the watch began (anew) and this is a part of what there is.
+        `listed`: the watch began (anew), and this is a part of what there is.
         """
-        uid = manifest["metadata"]["uid"]
-        if listed and uid in self._listed:
+        if listed and self.told:
             self._resync.ask()
-        self._listed.add(uid)
+        news = self.cache.put(manifest)
         key = owner_key(manifest)
         if key is None:
             return
         if manifest["kind"] == POD.kind and (pod := read_pod(key.name, manifest)) is not None:
             self._poller.watch(key, pod)
-        if uid in self._news:
-            self._news.discard(uid)
-            self._count(manifest)
+        if news:
             self._add(key)
 
     def gone(self, manifest: Manifest) -> None:
@@ -105,12 +112,4 @@ class Controller:
         self._queue.add(key)
 
     def _gone(self, manifest: Manifest) -> None:
-        uid = manifest["metadata"]["uid"]
-        self._listed.discard(uid)
-        self._news.discard(uid)
-        self._poller.stop(uid)
-        self._count(manifest)
-
-    def _count(self, manifest: Manifest) -> None:
-        if manifest["kind"] == KIND:
-            RESOURCES.set(len(self.cache.keys()))
+        self._poller.stop(manifest["metadata"]["uid"])

@@ -1,8 +1,6 @@
-"""What kopf is told to watch, and how its events reach the cache and the queue.
+"""What kopf is told to watch, and how its events reach the controller.
 
-Only `on.event` and `index` are used: they write nothing to the objects, neither
-annotations nor finalizers. kopf runs `index` for every object before the first `on.event`,
-so nothing is decided before everything was listed once.
+Only `on.event` is used: it writes nothing to the objects, neither annotations nor finalizers.
 """
 
 from __future__ import annotations
@@ -75,9 +73,6 @@ def login(**kwargs: Any) -> kopf.ConnectionInfo | None:
 
 
 def _register(registry: kopf.OperatorRegistry, controller: Controller, kind: Kind) -> None:
-    def remember(body: kopf.Body, **_: Any) -> None:
-        controller.seen(_manifest(kind, dict(body)))
-
     async def notice(event: kopf.RawEvent, **_: Any) -> None:
         manifest = _manifest(kind, dict(event["object"]))
         if event["type"] == "DELETED":
@@ -85,9 +80,7 @@ def _register(registry: kopf.OperatorRegistry, controller: Controller, kind: Kin
         else:
             controller.changed(manifest, listed=event["type"] is None)
 
-    selector = _selector(kind)
-    kopf.index(*selector, registry=registry, id=f"remember-{kind.plural}")(remember)
-    kopf.on.event(*selector, registry=registry, id=f"notice-{kind.plural}")(notice)
+    kopf.on.event(*_selector(kind), registry=registry, id=f"notice-{kind.plural}")(notice)
 
 
 def _selector(kind: Kind) -> tuple[str, str, str]:

@@ -42,7 +42,7 @@ def pod_problem(resource: LlamaDeployment, pod: Pod, reading: Reading) -> Proble
     """The problem of one pod; None while it serves or is on its way."""
     if pod.ready:
         return None
-    if pod.failed:
+    if pod.given_up:
         return _failed(pod)
     if pod.terminating:
         return None

@@ -19,6 +19,10 @@ SETTLE_SECONDS = 1.0
 """Between the first sign of a new list by the watch and our own: it comes in many pieces."""
 
 
+LATE_SECONDS = 15.0
+"""The watch usually tells of a change within milliseconds."""
+
+
 class Resync:
     """Lists everything at an interval, and at once when a watch had to begin anew.
 
@@ -49,25 +53,41 @@ class Resync:
     async def run(self) -> None:
         """Resync until cancelled; a failure is logged and the next one comes in its time."""
         while True:
+            await self._due()
             try:
-                await asyncio.wait_for(self._asked.wait(), self._interval)
-                await asyncio.sleep(SETTLE_SECONDS)
-            except TimeoutError:
-                pass
-            self._asked.clear()
-            try:
-                await self.once()
+                MISSED_CHANGES.inc(await self.once())
             except (ApiException, aiohttp.ClientError, TimeoutError) as error:
                 logger.warning("Failed to list everything: %s", error)
 
-    async def once(self) -> None:
-        """List everything, take what is news, and have every LlamaDeployment looked at."""
+    async def once(self) -> int:
+        """List everything, take what is news, and have every LlamaDeployment looked at.
+
+        Gives how many LlamaDeployments there was news of.
+        """
         news: set[Key] = set()
         for kind in WATCHED.values():
             for scope in self._scopes:
                 listed, listed_at = await self._kubernetes.list(kind, scope)
                 news |= self._cache.compare(kind.kind, scope, listed, listed_at)
         RESYNCS.inc()
-        MISSED_CHANGES.inc(len(news))
         for key in {*news, *self._cache.keys()}:
             self._add(key)
+        return len(news)
+
+    async def _due(self) -> None:
+        """Until the interval is over, someone asks, or the watch owes something for long.
+
+        It owes what was deleted while it was away for ever: a list settles that.
+        """
+        loop = asyncio.get_running_loop()
+        end = loop.time() + self._interval
+        while (left := end - loop.time()) > 0:
+            try:
+                await asyncio.wait_for(self._asked.wait(), min(left, LATE_SECONDS))
+            except TimeoutError:
+                if self._cache.lag() >= LATE_SECONDS:
+                    return
+            else:
+                await asyncio.sleep(SETTLE_SECONDS)
+                self._asked.clear()
+                return

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 
@@ -14,11 +13,11 @@ from llama_operator.metrics import REGISTRY
 LONGEST_LAG_SECONDS = 120.0
 
 
-def health_app(lag: Callable[[], float], started: asyncio.Event) -> web.Application:
+def health_app(lag: Callable[[], float], told: Callable[[], bool]) -> web.Application:
     """What the kubelet asks.
 
     `/healthz` is 200 while the watches tell what is known to have changed, else 503.
-    `/readyz` is 200 once the watches have begun, else 503.
+    `/readyz` is 200 once the watches have told of everything that there is, else 503.
     """
 
     async def healthz(request: web.Request) -> web.Response:
@@ -29,8 +28,8 @@ def health_app(lag: Callable[[], float], started: asyncio.Event) -> web.Applicat
         return web.Response(text="ok")
 
     async def readyz(request: web.Request) -> web.Response:
-        if not started.is_set():
-            return web.Response(status=503, text="The watches have not begun.")
+        if not told():
+            return web.Response(status=503, text="The watches have not told of everything yet.")
         return web.Response(text="ok")
 
     app = web.Application()
@@ -54,7 +53,7 @@ def metrics_app() -> web.Application:
 
 @asynccontextmanager
 async def serving(app: web.Application, port: int) -> AsyncIterator[int]:
-    """Serve the application on all addresses; the port that it got.
+    """Serve the application on all addresses; the port that it got, IPv4's where there is one.
 
     Raises OSError when the port is taken.
     """
@@ -63,6 +62,7 @@ async def serving(app: web.Application, port: int) -> AsyncIterator[int]:
     try:
         site = web.TCPSite(runner, None, port)
         await site.start()
-        yield runner.addresses[0][1]
+        # With port 0 each protocol gets a port of its own: IPv4's pair sorts before IPv6's four.
+        yield sorted(runner.addresses, key=len)[0][1]
     finally:
         await runner.cleanup()

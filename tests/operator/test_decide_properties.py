@@ -27,7 +27,15 @@ SPECS = st.fixed_dictionaries(
 )
 POD_EVENTS = st.tuples(
     st.sampled_from(
-        ["pod_ready", "pod_unready", "pod_unschedulable", "pod_refused", "pod_gone", "vanish"]
+        [
+            "pod_ready",
+            "pod_unready",
+            "pod_unschedulable",
+            "pod_refused",
+            "pod_drained",
+            "pod_gone",
+            "vanish",
+        ]
     ),
     st.integers(0, 4),
 )

@@ -37,6 +37,13 @@ def fresh() -> Manifest:
     return a_pod(RESOURCE, 0)
 
 
+def drained(pod: Manifest) -> Manifest:
+    """Deleted, and its container has ended as it was asked to."""
+    pod = terminating(running(pod))
+    pod["status"]["phase"] = "Succeeded"
+    return pod
+
+
 @pytest.mark.parametrize(
     "pod",
     [
@@ -44,10 +51,11 @@ def fresh() -> Manifest:
         ready(fresh()),
         running(fresh()),
         terminating(running(fresh())),
+        drained(fresh()),
         waiting(fresh(), "ContainerCreating"),
         running(fresh(), lastState={"terminated": {"exitCode": 0}}),
     ],
-    ids=["new", "ready", "starting", "going", "creating", "restarted on purpose"],
+    ids=["new", "ready", "starting", "going", "drained", "creating", "restarted on purpose"],
 )
 def test_a_pod_on_its_way_has_no_problem(pod: Manifest) -> None:
     assert problem_of(pod) is None
@@ -187,3 +195,10 @@ def test_ending_again_and_again_does_not_flicker(restarts: int, permanent: bool)
 
     assert problem is not None
     assert problem.permanent is permanent
+
+
+def test_a_pod_that_serves_again_has_no_problem_any_more() -> None:
+    pod = ready(fresh())
+    pod["status"]["containerStatuses"][0] |= ended(137, reason="OOMKilled")
+
+    assert problem_of(pod) is None

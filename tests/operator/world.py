@@ -112,6 +112,10 @@ class World:
             self.pods[name] = failed(self.pods[name], node=node, at=self.now)
             self.pods[name]["metadata"]["creationTimestamp"] = created
 
+    def pod_drained(self, name: str) -> None:
+        if "deletionTimestamp" in self.pods.get(name, {}).get("metadata", {}):
+            self.pods[name]["status"]["phase"] = "Succeeded"
+
     def pod_gone(self, name: str) -> None:
         if "deletionTimestamp" in self.pods.get(name, {}).get("metadata", {}):
             del self.pods[name]

@@ -45,7 +45,7 @@ class Deployment:
                 "model": {"source": "pvc://models/m.gguf"},
                 "resources": {"gpus": 0},
                 # The tests play the kubelet: no real one may take these pods.
-                "nodeSelector": {"kubernetes.io/hostname": "no-node"},
+                "schedulerName": "nobody",
                 **spec,
             },
         }

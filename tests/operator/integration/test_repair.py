@@ -88,7 +88,7 @@ FOREIGN: dict[str, dict[str, Any]] = {
         "kind": "Pod",
         "spec": {
             "containers": [{"name": "theirs", "image": "theirs:1"}],
-            "nodeSelector": {"kubernetes.io/hostname": "no-node"},
+            "schedulerName": "nobody",
         },
     },
 }
