@@ -14,7 +14,7 @@ import openai
 import pytest
 from tests.cluster_fixtures import Cluster
 
-PATIENCE = 300.0
+PATIENCE = 800.0
 """Seconds until a wait gives up; a hang guard, not a claim about speed."""
 
 

@@ -4,7 +4,11 @@ from __future__ import annotations
 
 from typing import Any
 
+import pytest
 from tests.e2e.deployment import Deployment
+
+# The machine is emulated, about ten times slower than this one, and may have to be made first.
+pytestmark = pytest.mark.timeout(3000)
 
 SPEC: dict[str, Any] = {
     "kv": {"maxSequences": 2, "contextPerSequence": 512},
