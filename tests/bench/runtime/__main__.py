@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import argparse
 import os
+import signal
+import subprocess
 import sys
 from collections.abc import Callable
 from pathlib import Path
@@ -34,8 +36,6 @@ SCENARIOS: dict[str, Callable[[Bench], list[Figure]]] = {
     "chats": chats.run,
     "fairness": fairness.run,
 }
-MODELS = {"Q4_0": "LLAMA_TEST_MODEL", "F16": "LLAMA_TEST_MODEL_F16"}
-"""The variables that hold the files."""
 
 
 def main() -> None:
@@ -91,12 +91,25 @@ def run(bench: Bench, names: list[str], console: Console) -> tuple[list[Figure],
 
 
 def _models(quick: bool) -> dict[str, Path]:
-    wanted = {"Q4_0": MODELS["Q4_0"]} if quick else MODELS
-    missing = [variable for variable in wanted.values() if not os.environ.get(variable)]
-    if missing:
-        raise SystemExit(f"{' and '.join(missing)} not set: run make bench-runtime.")
-    return {name: Path(os.environ[variable]) for name, variable in wanted.items()}
+    """The files by quantization: LLAMA_TEST_MODEL, and the same model in F16."""
+    given = os.environ.get("LLAMA_TEST_MODEL")
+    if not given:
+        raise SystemExit("LLAMA_TEST_MODEL is not set: run make bench-runtime.")
+    models = {"Q4_0": Path(given)}
+    if not quick:
+        command = [sys.executable, str(REPOSITORY / "tools/model.py"), "--type", "F16", "--quiet"]
+        done = subprocess.run(command, stdout=subprocess.PIPE, text=True)
+        if done.returncode != 0:
+            raise SystemExit("The model could not be made in F16: the reason is above.")
+        models["F16"] = Path(done.stdout.strip())
+    return models
+
+
+def _stop(_signal: int, _frame: object) -> None:
+    """Leave through the ``finally`` that stops the servers."""
+    raise SystemExit("The bench was told to stop.")
 
 
 if __name__ == "__main__":
+    signal.signal(signal.SIGTERM, _stop)
     main()
