@@ -34,6 +34,11 @@ def test_memory_alone_is_narrowed_when_the_cpus_are_right() -> None:
     assert plan_binding(TWO, frozenset({0, 1}), BOTH, gpus(), None) == Plan(frozenset(), 0)
 
 
+def test_memory_is_never_asked_of_a_node_that_is_not_allowed() -> None:
+    three = Topology({**TWO.cpus, 2: frozenset({8, 9})}, {0: 1, 1: 1, 2: 1})
+    assert plan_binding(three, frozenset({8, 9}), BOTH, gpus(2), None) == Plan(frozenset(), None)
+
+
 @pytest.mark.parametrize("nodes", [(0, 1), (None,), (1, None)])
 def test_gpus_on_several_or_unknown_nodes_bind_nothing(nodes: tuple[int | None, ...]) -> None:
     plan = plan_binding(TWO, ALL, BOTH, gpus(*nodes), 2)

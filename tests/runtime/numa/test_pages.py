@@ -49,6 +49,12 @@ def test_libraries_on_another_node_do_not_count() -> None:
     assert count_pages(remote.splitlines(), code) == count_pages(NUMA_MAPS.splitlines(), code)
 
 
+def test_a_library_in_a_folder_with_a_blank_is_still_a_library() -> None:
+    code = code_files(["7f00-7f10 r-xp 00000000 08:01 13 /opt/my libs/libllama.so"])
+    line = "7f00 default file=/opt/my\\040libs/libllama.so mapped=9 N0=9 kernelpagesize_kB=4"
+    assert count_pages([line], code) == {}
+
+
 def test_blanks_in_a_path_are_escaped_by_the_kernel() -> None:
     assert unescape("/models/a\\040b\\134c") == "/models/a b\\c"
 
