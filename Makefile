@@ -80,7 +80,7 @@ cluster-down: ## Stop the cluster and leave nothing behind
 .PHONY: bench-runtime
 bench-runtime: native ## Ours, llama-server and llama_cpp.server side by side (about an hour)
 	@LLAMA_CPP_LIB_PATH="$$($(PYTHON) tools/images.py libllama --quiet)" \
-		LLAMA_TEST_MODEL="$$($(PYTHON) tools/model.py --quiet)" $(PYTHON) -m tests.bench.runtime
+		LLAMA_TEST_MODEL="$$($(PYTHON) tools/model.py --quiet)" $(PYTHON) -m tests.bench.runtime $(ARGS)
 
 .PHONY: lock
 lock: .venv/locked ## Resolve the dependencies of pyproject.toml into requirements/
