@@ -3,10 +3,15 @@
 from __future__ import annotations
 
 import pytest
+from hypothesis import settings
 
 from tests.cluster_fixtures import control_plane, images, namespace, node_0, numa_node
 
 __all__ = ["control_plane", "images", "namespace", "node_0", "numa_node"]
+
+# A busy machine is slow; a property doesn't become false by that.
+settings.register_profile("no-deadline", deadline=None)
+settings.load_profile("no-deadline")
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
