@@ -65,10 +65,15 @@ class Cluster:
 
 @dataclass(frozen=True)
 class Images:
-    """References of the images under test; every node that runs has them."""
+    """References of the images under test, and the archives that nodes import them from."""
 
     operator: str
     runtime: str
+    archives: tuple[str, ...]
+
+    def load(self) -> None:
+        """Import them on every node that runs."""
+        testcluster("load", *self.archives)
 
 
 def cannot(reason: str) -> NoReturn:
@@ -131,19 +136,11 @@ def images() -> Images:
     if built.returncode != 0:
         cannot(f"tools/images.py failed: {built.stderr.strip()}")
     document = json.loads(built.stdout)
-    return Images(document["operator"]["reference"], document["runtime"]["reference"])
-
-
-def load_images() -> None:
-    """Import the built images on every node that runs."""
-    built = subprocess.run(
-        [REPOSITORY / ".venv/bin/python", REPOSITORY / "tools/images.py", "--json"],
-        capture_output=True,
-        text=True,
-        check=True,
+    return Images(
+        document["operator"]["reference"],
+        document["runtime"]["reference"],
+        tuple(image["archive"] for image in document.values()),
     )
-    document = json.loads(built.stdout)
-    testcluster("load", *(image["archive"] for image in document.values()))
 
 
 @pytest.fixture(scope="session")
@@ -151,19 +148,19 @@ def node_0(control_plane: Cluster, images: Images) -> Cluster:
     """The cluster with this machine as a real node that has the images."""
     if existing_cluster() is None:
         testcluster("node-up")
-        load_images()
+        images.load()
     return control_plane
 
 
 @pytest.fixture(scope="session")
-def numa_node(node_0: Cluster) -> Cluster:
+def numa_node(node_0: Cluster, images: Images) -> Cluster:
     """The cluster with a second real node that has two NUMA nodes and a fake GPU on each."""
     if existing_cluster() is not None:
         if node_0.run("get", "node", "numa-node").returncode != 0:
             cannot("The existing cluster has no node named numa-node.")
         return node_0
     testcluster("numa-node-up")
-    load_images()
+    images.load()
     return node_0
 
 

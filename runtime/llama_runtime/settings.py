@@ -10,11 +10,12 @@ from typing import Annotated, Any, Literal, NoReturn
 from pydantic import Field, ValidationError, field_validator, model_validator
 from pydantic_settings import BaseSettings, CliApp, NoDecode, SettingsConfigDict, SettingsError
 
+from llama_runtime.numa.verdict import NUMAPolicy
+
 KVLayout = Literal["Partitioned", "Unified"]
 KVType = Literal["f32", "f16", "bf16", "q8_0", "q5_1", "q5_0", "q4_1", "q4_0", "iq4_nl"]
 FlashAttention = Literal["Auto", "Enabled", "Disabled"]
 SplitMode = Literal["None", "Layer", "Row"]
-NUMAPolicy = Literal["None", "Preferred", "Required"]
 
 UNQUANTIZED_TYPES: frozenset[KVType] = frozenset({"f32", "f16", "bf16"})
 BAD_FLAG_EXIT_CODE = 2

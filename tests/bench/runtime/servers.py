@@ -10,7 +10,7 @@ import sys
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -138,15 +138,7 @@ LLAMA_SERVER = Peer(
     environment=lambda: llama_server.environment(libllama()),
     directory=libllama,
 )
-LLAMA_SERVER_512 = Peer(
-    name="llama-server -b 512",
-    command=_llama_server_512,
-    ready_path="/health",
-    ready_on_other_port=False,
-    extra=RUNTIME.extra,
-    environment=lambda: llama_server.environment(libllama()),
-    directory=libllama,
-)
+LLAMA_SERVER_512 = replace(LLAMA_SERVER, name="llama-server -b 512", command=_llama_server_512)
 LLAMA_CPP_SERVER = Peer(
     name="llama_cpp.server",
     command=_llama_cpp_server,
