@@ -7,6 +7,8 @@ export UV_SYSTEM_CERTS := true
 # llama-cpp-python is installed without its native code: libllama is built once, by the Dockerfile.
 export CMAKE_ARGS := -DLLAMA_BUILD=OFF
 
+export PYTHONPATH := .:operator:runtime:tools
+
 PYTHON := .venv/bin/python
 STATE := build/cluster
 TESTCLUSTER = $$(tests/cluster/build --quiet)
@@ -22,20 +24,28 @@ demo: .venv/locked ## A real cluster, the operator, one LlamaDeployment, an answ
 	@$(PYTHON) tools/demo.py $(if $(KUBE_CONTEXT),--context $(KUBE_CONTEXT)) $(if $(REGISTRY),--registry $(REGISTRY))
 
 .PHONY: test
-test: lint native ## Lint, types, unit, integration, end to end: what CI runs
-	@$(PYTEST)
+test: lint native cluster-test ## Lint, types, unit, integration, end to end: what CI runs
+	@$(PYTEST) -m "not long"
+
+.PHONY: test-long
+test-long: native ## The tests that take ten minutes or more each
+	@$(PYTEST) -m long
 
 .PHONY: unit
 unit: .venv/locked ## The tests that need no cluster
-	@$(PYTEST) -m "not cluster and not numa_vm"
+	@$(PYTEST) -m "not cluster and not numa_vm and not long"
+
+.PHONY: cluster-test
+cluster-test: native ## The test cluster's own Go tests
+	@cd tests/cluster && GOCACHE="$(LLAMA_OPERATOR_CACHE)/go-build" CGO_ENABLED=0 go test -vet=off ./...
 
 .PHONY: e2e
 e2e: native ## End to end on node-0 and numa-node
-	@$(PYTEST) tests/e2e
+	@$(PYTEST) -m "not long" tests/e2e
 
 .PHONY: e2e-numa
 e2e-numa: native ## End to end on numa-node alone
-	@$(PYTEST) tests/e2e/test_numa_node.py tests/numa_vm
+	@$(PYTEST) -m "not long" tests/e2e/test_numa_node.py tests/numa_vm
 
 .PHONY: chart-test
 chart-test: native ## The chart against the real API server
@@ -47,7 +57,7 @@ lint: .venv/locked ## Format, lint, types, layers, generated files
 	@.venv/bin/ruff check --quiet .
 	@.venv/bin/mypy -p llama_operator -p llama_runtime
 	@.venv/bin/mypy tools tests
-	@PYTHONPATH=operator:runtime .venv/bin/lint-imports
+	@.venv/bin/lint-imports
 	@$(PYTHON) tools/generate.py --check
 
 .PHONY: generate

@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import cache
+import programs
 
 PACKAGES = ("ca-certificates", "python3")
 DOCKERFILE = "FROM scratch\nADD rootfs.tar /\n"
@@ -53,11 +54,12 @@ class Debian:
 
 def of_this_machine() -> Debian:
     """The release that this machine runs, from the mirrors that its apt uses."""
-    for command in ("apt-get", "debootstrap"):
-        if shutil.which(command) is None:
-            sys.exit(f"No base image can be made: {command} is missing. Name an image with BASE=….")
+    if shutil.which("apt-get") is None:
+        sys.exit("No base image can be made: apt-get is missing. Name an image with BASE=….")
     if os.geteuid() != 0:
         sys.exit("debootstrap makes a base image only as root. Name an image with BASE=….")
+    if problem := programs.need(lambda line: print(line, file=sys.stderr), "debootstrap"):
+        sys.exit(f"No base image can be made. {problem} Or name an image with BASE=….")
     release = dict(
         line.strip().split("=", 1)
         for line in Path("/etc/os-release").read_text().splitlines()

@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Protocol
 
 import cache
+import programs
 
 CA_BUNDLE = Path("/etc/ssl/certs/ca-certificates.crt")
 REGISTRY_SECONDS = 15
@@ -105,7 +106,9 @@ def find(report: Report) -> Builder:
         return Buildah(report)
     if shutil.which("docker") and succeeds(["docker", "version"], REGISTRY_SECONDS):
         return Docker(report)
-    sys.exit("Neither buildah nor a running Docker engine is here: apt-get install buildah.")
+    if (problem := programs.need(report, "buildah")) is not None:
+        sys.exit(f"Neither buildah nor a running Docker engine is here. {problem}")
+    return Buildah(report)
 
 
 def build_flags(arguments: Mapping[str, str]) -> list[str]:

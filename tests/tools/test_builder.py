@@ -62,7 +62,7 @@ def test_without_a_builder_the_sentence_says_what_to_install(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("PATH", str(tmp_path))
-    with pytest.raises(SystemExit, match="apt-get install buildah"):
+    with pytest.raises(SystemExit, match="lacks buildah"):
         builder.find(lambda line: None)
 
 
