@@ -48,9 +48,10 @@ class Cluster:
         )
         return result.stdout
 
-    def get(self, *arguments: str) -> dict[str, Any]:
+    def get(self, *arguments: str, stdin: str | None = None) -> dict[str, Any]:
         """``kubectl get -o json`` of the arguments."""
-        document: dict[str, Any] = json.loads(self.ok("get", *arguments, "-o", "json"))
+        text = self.ok("get", *arguments, "-o", "json", stdin=stdin)
+        document: dict[str, Any] = json.loads(text)
         return document
 
     def run_helm(self, *arguments: str) -> subprocess.CompletedProcess[str]:
@@ -83,15 +84,20 @@ def cannot(reason: str) -> NoReturn:
     pytest.skip(reason)
 
 
-def testcluster(*arguments: str) -> str:
-    """Run the cluster's own program; skip the test with its last line when it can't."""
+def cluster_program() -> str:
+    """The path of the cluster's own program, which is built first; skip where it can't be."""
     built = subprocess.run(
         [REPOSITORY / "tests/cluster/build", "--quiet"], capture_output=True, text=True, check=False
     )
     if built.returncode != 0:
         cannot(f"tests/cluster/build failed: {built.stderr.strip()}")
+    return built.stdout.strip()
+
+
+def testcluster(*arguments: str) -> str:
+    """Run the cluster's own program; skip the test with its last line when it can't."""
     result = subprocess.run(
-        [built.stdout.strip(), *arguments], capture_output=True, text=True, check=False
+        [cluster_program(), *arguments], capture_output=True, text=True, check=False
     )
     if result.returncode != 0:
         lines = (result.stderr.strip() or result.stdout.strip()).splitlines()

@@ -65,6 +65,34 @@ def test_the_api_server_takes_every_object(
     assert said.count("serverside-applied (server dry run)") == len(wanted)
 
 
+def test_applied_twice_it_changes_no_field(
+    control_plane: Cluster, render: Render, namespace: str
+) -> None:
+    values = {**NAMESPACED, "watchNamespaces": [namespace]}
+    text = yaml.safe_dump_all(
+        {**document, "metadata": {**document["metadata"], "namespace": namespace}}
+        for document in documents(render(values))
+        if document["kind"] != "Pod"  # That of helm test is no part of a sync.
+    )
+
+    def apply() -> dict[str, Any]:
+        control_plane.ok("apply", "--server-side", "-f", "-", stdin=text)
+        listed = control_plane.get("-f", "-", "--show-managed-fields", stdin=text)["items"]
+        return {
+            f"{item['kind']}/{item['metadata']['name']}": [
+                entry
+                for entry in item["metadata"]["managedFields"]
+                if entry["manager"] == "kubectl"
+            ]
+            for item in listed
+        }
+
+    before = apply()
+
+    assert apply() == before
+    assert all(before.values())
+
+
 @ALL_VALUES
 def test_pods_fit_the_restricted_pod_security_standard(
     control_plane: Cluster, render: Render, namespace: str, values: dict[str, Any]

@@ -27,6 +27,7 @@ func commands() map[string]command {
 		"copy":           {"FILE NODE:/PATH", "put a file on a node", runCopy},
 		"vm-exec":        {"COMMAND [ARGUMENT...]", "run a command inside the virtual machine of numa-node", runVMExec},
 		"vm-log":         {"NAME", "print the log of a process of the virtual machine, such as kubelet", runVMLog},
+		"kstatus":        {"", "read objects as JSON, print what Flux and helm make of their status", runKstatus},
 		"status":         {"", "print what runs and where its log is", runStatus},
 		"down":           {"", "stop everything that was started, and clean up behind it", runDown},
 		"leftovers":      {"", "print what a cluster left on this machine; exit 1 if there is anything", runLeftovers},
@@ -72,7 +73,7 @@ func (code exitCode) Error() string { return fmt.Sprintf("exit code %d", int(cod
 
 func usage(out *os.File) {
 	fmt.Fprintln(out, "usage: testcluster COMMAND")
-	order := []string{"up", "node-up", "numa-node-up", "numa-node-down", "load", "copy", "vm-exec", "vm-log", "status", "down", "leftovers"}
+	order := []string{"up", "node-up", "numa-node-up", "numa-node-down", "load", "copy", "vm-exec", "vm-log", "kstatus", "status", "down", "leftovers"}
 	all := commands()
 	for _, name := range order {
 		fmt.Fprintf(out, "  %s\n        %s\n", strings.TrimSpace(name+" "+all[name].arguments), all[name].help)

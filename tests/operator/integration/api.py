@@ -50,6 +50,17 @@ class Api:
                 return None
             raise
 
+    def version(self, plural: str) -> str:
+        """The version that the collection is at now."""
+        found: str = self._request("GET", self._path(plural))["metadata"]["resourceVersion"]
+        return found
+
+    def changes(self, plural: str, since: str, *, seconds: int = 1) -> list[dict[str, Any]]:
+        """The events of a watch that begins at a version and ends after some seconds."""
+        query = f"?watch=true&resourceVersion={since}&timeoutSeconds={seconds}"
+        raw = self._send("GET", f"{self._path(plural)}{query}")
+        return [json.loads(line) for line in raw.splitlines()]
+
     def list(self, plural: str) -> list[dict[str, Any]]:
         """All objects, in order of the name."""
         items: list[dict[str, Any]] = self._request("GET", self._path(plural))["items"]
@@ -85,18 +96,27 @@ class Api:
         body: dict[str, Any] | None = None,
         content_type: str = "application/json",
     ) -> dict[str, Any]:
+        answer: dict[str, Any] = json.loads(self._send(method, path, body, content_type))
+        return answer
+
+    def _send(
+        self,
+        method: str,
+        path: str,
+        body: dict[str, Any] | None = None,
+        content_type: str = "application/json",
+    ) -> bytes:
         headers = {"Accept": "application/json", "Content-Type": content_type}
         _, url, headers, *_ = self._client.param_serialize(
             method, path, header_params=headers, auth_settings=["BearerToken"]
         )
         response = self._client.call_api(method, url, header_params=headers, body=body)
-        raw = response.read()
+        raw: bytes = response.read()
         if not 200 <= response.status < 300:
             raise client.ApiException.from_response(
                 http_resp=response, body=raw.decode(), data=None
             )
-        answer: dict[str, Any] = json.loads(raw)
-        return answer
+        return raw
 
 
 def eventually(look: Callable[[], T], *, seconds: float = 600) -> T:

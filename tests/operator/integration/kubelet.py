@@ -27,6 +27,23 @@ class Kubelet:
         status = {"phase": "Failed", "reason": reason, "message": "Pod was rejected: no room."}
         self._api.patch("pods", name, {"status": status}, "status")
 
+    def cannot_pull(self, name: str) -> None:
+        waiting = {"reason": "ImagePullBackOff", "message": "Back-off pulling image."}
+        status = {
+            "phase": "Pending",
+            "containerStatuses": [
+                {
+                    "name": "runtime",
+                    "image": "",
+                    "imageID": "",
+                    "ready": False,
+                    "restartCount": 0,
+                    "state": {"waiting": waiting},
+                }
+            ],
+        }
+        self._api.patch("pods", name, {"status": status}, "status")
+
     def _conditions(self, name: str, phase: str, ready: str) -> None:
         status = {"phase": phase, "conditions": [{"type": "Ready", "status": ready}]}
         self._api.patch("pods", name, {"status": status}, "status")
