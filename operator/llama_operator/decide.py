@@ -19,6 +19,7 @@ from llama_operator.names import INDEX_LABEL, Manifest, pod_name
 from llama_operator.observation import Failure, Observation
 from llama_operator.pods import Pod, read_pod
 from llama_operator.problems import Problem, pod_problem
+from llama_operator.refusals import refusal_problems
 from llama_operator.retry import AVOID
 from llama_operator.rollout import Fleet, NewPod, Plan, plan
 from llama_operator.runtime_status import Reading, Unknown
@@ -87,6 +88,11 @@ def _decide(
         template_hash=template_hash(resource.spec),
         max_unavailable=resource.spec.rollout.max_unavailable,
         pods=pods,
+        told={
+            row.uid: row.retry.count
+            for row in previous.pods
+            if row.uid is not None and row.retry is not None
+        },
     )
     failures = {
         failed: failure
@@ -103,7 +109,7 @@ def _decide(
         fleet=fleet,
         image=image,
         readings={pod.uid: observation.reading(pod.uid) for pod in pods if pod.running},
-        problems=_problems(observation, resource, fleet, failures),
+        problems=_problems(observation, resource, previous, fleet, failures),
         failures=failures,
     )
     return Decision(
@@ -150,7 +156,9 @@ def _absent(
         if (failure := failures.get(f"Pod {name}")) is not None:
             result[index] = (failure.retry_at, NewPod(index))
         elif (retry := retries.get(name)) is not None:
-            avoided = {retry.node: retry.next_time + AVOID} if retry.node else {}
+            avoided = {node.name: node.until for node in retry.avoided_nodes}
+            if not avoided and retry.node:
+                avoided = {retry.node: retry.next_time + AVOID}
             result[index] = (retry.next_time, NewPod(index, retry.count, avoided))
     return result
 
@@ -240,6 +248,7 @@ def _labels(
 def _problems(
     observation: Observation,
     resource: LlamaDeployment,
+    previous: LlamaDeploymentStatus,
     fleet: Fleet,
     failures: dict[str, Failure],
 ) -> tuple[Problem, ...]:
@@ -248,11 +257,13 @@ def _problems(
         for _, failure in sorted(failures.items())
         if not failure.soon
     ]
+    refusals = dict(refusal_problems(resource, previous, fleet))
     broken = (
         pod_problem(resource, pod, _reading(observation, pod))
         for pod in sorted(fleet.wanted(), key=lambda pod: (fleet.outdated(pod), pod.index))
+        if pod.name not in refusals
     )
-    return (*refused, *(problem for problem in broken if problem is not None))
+    return (*refused, *refusals.values(), *(problem for problem in broken if problem is not None))
 
 
 def _reading(observation: Observation, pod: Pod) -> Reading:

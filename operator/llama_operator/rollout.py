@@ -13,6 +13,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from datetime import datetime
 
+from llama_operator.alignment import misaligned_end
 from llama_operator.pods import Pod
 
 
@@ -51,6 +52,8 @@ class Fleet:
     template_hash: str
     max_unavailable: int
     pods: tuple[Pod, ...]
+    told: Mapping[str, int] = field(default_factory=dict)
+    """Refusals in a row that the status has for a pod, by its UID."""
 
     def by_index(self) -> dict[int, Pod]:
         """Pods by index; the name is fixed, so there is one at most."""
@@ -100,6 +103,7 @@ def plan(fleet: Fleet, absent: Mapping[int, tuple[datetime, NewPod]], now: datet
                 creations.append(new)
             else:
                 wake.append(when)
+    deletions.extend(_misaligned(fleet))
     deletions.extend(_roll(fleet))
     return Plan(tuple(deletions), tuple(creations), min(wake, default=None))
 
@@ -118,6 +122,17 @@ def _replacement(fleet: Fleet, pod: Pod, now: datetime) -> tuple[datetime, Delet
         until = max(pod.avoided_nodes.values())
         return until, Deletion(pod, "Retried", message), NewPod(pod.index, pod.attempt)
     return None
+
+
+def _misaligned(fleet: Fleet) -> Iterator[Deletion]:
+    """Pods that ended because they are not aligned where they are. They go at once, to free their
+    GPU, but not before the status has the back-off and the nodes to avoid: those outlive them."""
+    for pod in fleet.wanted():
+        if pod.terminating or pod.failed or fleet.outdated(pod):
+            continue
+        if misaligned_end(pod) is not None and fleet.told.get(pod.uid) == pod.attempt + 1:
+            message = f"Deleted pod {pod.name}: it is not aligned on node {pod.node}."
+            yield Deletion(pod, "Retried", message)
 
 
 def _only_avoids(pod: Pod) -> bool:

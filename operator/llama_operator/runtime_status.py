@@ -50,7 +50,10 @@ class EngineReading(_Part):
 class NumaReading(_Part):
     verdict: str | None = None
     message: str | None = None
+    cpus: str | None = None
     cpu_nodes: tuple[int, ...] | None = None
+    mems: str | None = None
+    gpu_nodes: tuple[int | None, ...] | None = None
 
 
 class RuntimeStatus(_Part):

@@ -43,10 +43,11 @@ log = logging.getLogger(__name__)
 class Exit(Exception):
     """The process can't go on."""
 
-    def __init__(self, code: ExitCode, reason: str, message: str) -> None:
+    def __init__(self, code: ExitCode, reason: str, message: str, **details: object) -> None:
         super().__init__(message)
         self.code = code
         self.reason = reason
+        self.details = details
 
 
 class Process:
@@ -142,7 +143,7 @@ class Process:
             if living.done():
                 living.result()
         except Exit as end:
-            return self._end(end.code, end.reason, str(end))
+            return self._end(end.code, end.reason, str(end), **end.details)
         except Exception as error:
             log.critical("The process can't go on", exc_info=error)
             return self._end(
@@ -201,7 +202,12 @@ class Process:
         report = await self._look_at_numa()
         if self._settings.numa_policy == "Required" and not report.aligned:
             self._lifecycle = self._lifecycle.failed("NUMANotAligned", report.message)
-            raise Exit(ExitCode.NUMA_NOT_ALIGNED, "NUMANotAligned", report.message)
+            raise Exit(
+                ExitCode.NUMA_NOT_ALIGNED,
+                "NUMANotAligned",
+                report.message,
+                numa={key: value for key, value in report.as_dict().items() if key != "message"},
+            )
 
     async def _look_at_numa(self) -> NumaReport:
         report = await in_daemon_thread(self._observe_numa, "numa")
@@ -265,6 +271,6 @@ class Process:
         """Proxies still send requests here until they hear that this pod is not ready."""
         await asyncio.sleep(self._settings.drain_delay)
 
-    def _end(self, code: ExitCode, reason: str, message: str) -> int:
-        write_termination_log(self._settings.termination_log, reason, message)
+    def _end(self, code: ExitCode, reason: str, message: str, **details: object) -> int:
+        write_termination_log(self._settings.termination_log, reason, message, **details)
         return code

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+import json
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
@@ -115,6 +116,26 @@ def waiting(pod: Manifest, reason: str, message: str = "", **status: Any) -> Man
         "waiting": {"reason": reason, "message": message}
     }
     return pod
+
+
+def misaligned(
+    pod: Manifest, *, node: str = "node-a", at: datetime = NOW, again: bool = False, **numa: Any
+) -> Manifest:
+    """The same pod, whose runtime ended because it is not aligned; keywords go to its numa.
+
+    `again`: the kubelet has started its container once more."""
+    found = {"verdict": "CpusSpanNodes", "cpus": "0-7", "cpuNodes": [0, 1], "mems": "0-1"}
+    said = {"reason": "NUMANotAligned", "message": "The CPUs are of several nodes."}
+    ended = {
+        "terminated": {
+            "exitCode": 78,
+            "startedAt": time_text(at - timedelta(seconds=20)),
+            "finishedAt": time_text(at),
+            "message": json.dumps({**said, "numa": {**found, **numa}}),
+        }
+    }
+    states = {"state": {"running": {}}, "lastState": ended} if again else {"state": ended}
+    return running(pod, node=node, **states)
 
 
 def terminating(pod: Manifest) -> Manifest:

@@ -60,8 +60,8 @@ class Running:
     def terminate(self) -> None:
         os.kill(os.getpid(), signal.SIGTERM)
 
-    def ending(self) -> dict[str, str]:
-        ending: dict[str, str] = json.loads(self.log.read_text())
+    def ending(self) -> dict[str, Any]:
+        ending: dict[str, Any] = json.loads(self.log.read_text())
         return ending
 
     async def aclose(self) -> None:
@@ -271,7 +271,11 @@ async def test_required_alignment_that_is_not_there_ends_the_process(run: Run) -
     engine = FakeEngine()
     running = await run(engine, observe_numa=Report, numa_policy="Required")
     assert await running.task == 78
-    assert running.ending() == {"reason": "NUMANotAligned", "message": Report.message}
+    assert running.ending() == {
+        "reason": "NUMANotAligned",
+        "message": Report.message,
+        "numa": {"verdict": Report.verdict},
+    }
     assert not running.process.status()["model"]["loaded"]
 
 

@@ -34,6 +34,7 @@ from llama_operator.api.spec import (
     Toleration,
 )
 from llama_operator.api.status import (
+    AvoidedNode,
     Condition,
     KvStatus,
     LastRestart,
@@ -53,6 +54,7 @@ __all__ = [
     "SHORT_NAME",
     "SINGULAR",
     "VERSION",
+    "AvoidedNode",
     "Cache",
     "ClaimSource",
     "Condition",

@@ -107,6 +107,16 @@ class LastRestart(StatusPart):
     """How long the pod was not Ready."""
 
 
+class AvoidedNode(StatusPart):
+    """A node that is not tried for a time."""
+
+    name: Annotated[str, Field(max_length=253)]
+    """Name of the node."""
+
+    until: Timestamp
+    """When it may be tried again."""
+
+
 class Retry(StatusPart):
     """The pod was refused and is tried again later."""
 
@@ -117,10 +127,23 @@ class Retry(StatusPart):
     """When the next try may be."""
 
     reason: str | None = None
-    """The kubelet's reason, such as TopologyAffinityError."""
+    """The kubelet's reason, such as TopologyAffinityError; NUMANotAligned when the runtime found
+    itself misaligned on the node."""
 
     node: str | None = None
     """The node that refused."""
+
+    avoided_nodes: Annotated[
+        tuple[AvoidedNode, ...],
+        Field(
+            max_length=100,
+            json_schema_extra={
+                "x-kubernetes-list-type": "map",
+                "x-kubernetes-list-map-keys": ["name"],
+            },
+        ),
+    ] = ()
+    """The nodes that the next try keeps away from."""
 
 
 class PodStatus(StatusPart):

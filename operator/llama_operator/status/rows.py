@@ -2,7 +2,17 @@
 
 from __future__ import annotations
 
-from llama_operator.api import PodStatus, Retry
+from collections.abc import Mapping
+from datetime import datetime
+
+from llama_operator.alignment import (
+    NOT_ALIGNED,
+    misaligned_end,
+    next_try,
+    nodes_to_avoid,
+    placement,
+)
+from llama_operator.api import AvoidedNode, PodStatus, Retry
 from llama_operator.names import pod_name
 from llama_operator.pods import Pod
 from llama_operator.runtime_status import RuntimeStatus, Unknown
@@ -20,7 +30,7 @@ def build_rows(look: Look) -> tuple[PodStatus, ...]:
         if pod is not None:
             rows.append(_row(look, pod, before.get(name)))
         else:
-            rows.append(PodStatus(name=name, retry=_pending_retry(look, before.get(name), name)))
+            rows.append(_absent_row(look, before.get(name), name))
     return tuple(rows)
 
 
@@ -34,21 +44,35 @@ def _row(look: Look, pod: Pod, before: PodStatus | None) -> PodStatus:
         last_restart=before.last_restart if before is not None else None,
     )
     reading = look.readings.get(pod.uid)
+    if (numa := placement(pod, reading)) is not None:
+        nodes = numa.cpu_nodes
+        row = row.model_copy(
+            update={
+                "numa_node": nodes[0] if nodes is not None and len(nodes) == 1 else None,
+                "numa_verdict": numa.verdict,
+            }
+        )
     if isinstance(reading, RuntimeStatus):
-        nodes = reading.numa.cpu_nodes
         span = reading.kv.span_ratio
         return row.model_copy(
             update={
-                "numa_node": nodes[0] if nodes is not None and len(nodes) == 1 else None,
-                "numa_verdict": reading.numa.verdict,
                 "span_ratio": None if span is None else round(span, 2),
                 "sequences": reading.kv.sequences.running,
             }
         )
-    if reading is Unknown.NOT_ASKED and before is not None and before.uid == pod.uid:
+    unasked = reading is Unknown.NOT_ASKED and numa is None
+    if unasked and before is not None and before.uid == pod.uid:
         kept = ("numa_node", "numa_verdict", "span_ratio", "sequences")
         return row.model_copy(update={name: getattr(before, name) for name in kept})
     return row
+
+
+def _absent_row(look: Look, before: PodStatus | None, name: str) -> PodStatus:
+    """A misaligned pod's verdict stands until the next one has its own."""
+    retry = _pending_retry(look, before, name)
+    if before is None or retry is None or retry.reason != NOT_ALIGNED:
+        return PodStatus(name=name, retry=retry)
+    return PodStatus(name=name, retry=retry, numa_verdict=before.numa_verdict)
 
 
 def _retry(pod: Pod, before: PodStatus | None) -> Retry | None:
@@ -59,6 +83,18 @@ def _retry(pod: Pod, before: PodStatus | None) -> Retry | None:
             next_time=pod.next_try(failed_at),
             reason=pod.reason,
             node=pod.node,
+            avoided_nodes=_avoided(pod.nodes_to_avoid(failed_at)),
+        )
+    if (end := misaligned_end(pod)) is not None:
+        told = before.retry if before is not None and before.uid == pod.uid else None
+        if told is not None and told.count == pod.attempt + 1:
+            return told  # Its container may have started and ended once more since.
+        return Retry(
+            count=pod.attempt + 1,
+            next_time=next_try(pod, end),
+            reason=NOT_ALIGNED,
+            node=pod.node,
+            avoided_nodes=_avoided(nodes_to_avoid(pod, end)),
         )
     if pod.avoided_nodes and pod.node is None and not pod.terminating:
         return Retry(
@@ -66,8 +102,13 @@ def _retry(pod: Pod, before: PodStatus | None) -> Retry | None:
             next_time=max(pod.avoided_nodes.values()),
             reason=before.retry.reason if before is not None and before.retry else None,
             node=max(pod.avoided_nodes, key=lambda node: pod.avoided_nodes[node]),
+            avoided_nodes=_avoided(pod.avoided_nodes),
         )
     return None
+
+
+def _avoided(nodes: Mapping[str, datetime]) -> tuple[AvoidedNode, ...]:
+    return tuple(AvoidedNode(name=name, until=until) for name, until in sorted(nodes.items()))
 
 
 def _pending_retry(look: Look, before: PodStatus | None, name: str) -> Retry | None:

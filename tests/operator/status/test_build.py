@@ -407,3 +407,43 @@ def test_the_last_restart_is_kept() -> None:
     status = status_of(resource, pod)
 
     assert status.to_json()["pods"][0]["lastRestart"] == restart
+
+
+def test_a_container_that_was_injected_is_named() -> None:
+    resource = a_resource(numa={"policy": "Required"})
+    pod = ready(a_pod(resource, 0))
+    pod["status"]["qosClass"] = "Burstable"
+    pod["spec"]["containers"].append({"name": "mesh-proxy", "image": "proxy:1"})
+
+    status = status_of(resource, pod, readings={"uid-of-chat-0": a_runtime()})
+
+    assert "added the container mesh-proxy" in condition(status, "NUMAAligned").message
+
+
+def test_a_preferred_pod_that_serves_misaligned_is_told_what_its_kubelet_lacks() -> None:
+    resource = a_resource(numa={"policy": "Preferred"})
+    numa = {"verdict": "CpusSpanNodes", "message": "Spans.", "cpus": "0-7", "cpuNodes": [0, 1]}
+    reading = a_runtime(numa={**numa, "mems": "0-1"})
+
+    status = status_of(resource, ready(a_pod(resource, 0)), readings={"uid-of-chat-0": reading})
+
+    assert truth(status, "Ready") == ("True", "AllReplicasReady")
+    assert truth(status, "NUMAAligned") == ("False", "CpusSpanNodes")
+    said = condition(status, "NUMAAligned").message
+    assert said.startswith("Pod chat-0: Spans. The kubelet of node node-a does not align:")
+    assert "\nmemoryManagerPolicy: Static" in said
+
+
+def test_a_runtime_that_still_loads_changes_no_verdict() -> None:
+    resource = a_resource()
+    pod = running(a_pod(resource, 0))
+    loading = a_runtime(state="Loading", numa=None)
+
+    first = status_of(resource, pod, readings={"uid-of-chat-0": loading})
+    resource["status"] = status_of(
+        resource, ready(pod), readings={"uid-of-chat-0": a_runtime()}
+    ).to_json()
+    again = status_of(resource, pod, readings={"uid-of-chat-0": loading})
+
+    assert truth(first, "NUMAAligned") == ("Unknown", "Loading")
+    assert truth(again, "NUMAAligned") == ("True", "Aligned")
