@@ -40,7 +40,8 @@ async def serve(settings: Settings) -> int:
     from llama_runtime.engine import load_engine
     from llama_runtime.process import Process
 
-    process = Process(settings, load_engine, lambda: numa.observe(settings.numa_policy))
+    watch = numa.NumaWatch(lambda enough: numa.observe(settings.numa_policy, enough=enough))
+    process = Process(settings, load_engine, watch.look)
     return await process.run()
 
 

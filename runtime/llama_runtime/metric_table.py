@@ -260,6 +260,12 @@ ROWS: tuple[Row, ...] = (
         _verdict,
     ),
     Row(
+        "llama_runtime_numa_verdict_changes_total",
+        "counter",
+        "Changes of the NUMA verdict while serving.",
+        read=at("numa.changes"),
+    ),
+    Row(
         "llama_runtime_numa_memory_bytes",
         "gauge",
         "Memory of the process on each NUMA node.",

@@ -24,7 +24,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, cast
 
-from llama_runtime.numa import NUMAPolicy, observe, prepare
+from llama_runtime.numa import NUMAPolicy, NumaWatch, observe, prepare
 
 SIOCSIFFLAGS, IFF_UP = 0x8914, 0x1  # linux/sockios.h, linux/if.h
 GROUPS = Path("/sys/fs/cgroup")
@@ -143,9 +143,10 @@ def measure_look(name: str, scenario: Scenario, environment: dict[str, str]) -> 
 
 def look(policy: NUMAPolicy) -> None:
     prepare(policy)
-    print(json.dumps(observe(policy).as_dict()), flush=True)
+    watch = NumaWatch(lambda enough: observe(policy, enough=enough))
+    print(json.dumps(watch.look().as_dict()), flush=True)
     sys.stdin.readline()
-    print(json.dumps(observe(policy).as_dict()), flush=True)
+    print(json.dumps(watch.look().as_dict()), flush=True)
 
 
 def measure_runtime(

@@ -96,3 +96,5 @@ def test_a_cpuset_that_changes_while_running_changes_the_verdict(measured: Measu
     before, after = measured["cpuset-changes"]["numa"], measured["cpuset-changes"]["later"]
     assert (before["verdict"], before["cpus"]) == ("Aligned", "2-3")
     assert (after["verdict"], after["cpus"]) == ("MemoryRemote", "0-1")
+    assert (after["changes"], after["previousVerdict"]) == (1, "Aligned")
+    assert "It was Aligned until" in after["message"]

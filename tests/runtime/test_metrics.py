@@ -15,7 +15,7 @@ from llama_runtime.metrics import RequestMetrics, StatusCollector, exposition
 from llama_runtime.status import Status
 from tests.runtime.api.fake_engine import FakeEngine
 
-NUMA = {"verdict": "Aligned", "pagesMiB": {"0": 0.5, "1": 95.0}, "localRatio": 0.99}
+NUMA = {"verdict": "Aligned", "pagesMiB": {"0": 0.5, "1": 95.0}, "localRatio": 0.99, "changes": 1}
 
 
 def document(engine: FakeEngine | None, state: str = "Serving") -> dict[str, Any]:

@@ -11,6 +11,7 @@ import subprocess
 import sys
 import threading
 from collections.abc import AsyncIterator, Awaitable, Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -19,7 +20,9 @@ import pytest
 
 from llama_runtime import process as process_module
 from llama_runtime.generation import ModelUnusable
-from llama_runtime.numa import observe
+from llama_runtime.numa import Binding, NumaWatch, observe
+from llama_runtime.numa.topology import Topology
+from llama_runtime.numa.verdict import Observation, judge
 from llama_runtime.process import Process
 from llama_runtime.settings import Settings
 from tests.runtime.api.fake_engine import FakeEngine, text_script
@@ -277,6 +280,34 @@ async def test_required_alignment_that_is_not_there_ends_the_process(run: Run) -
         "numa": {"verdict": Report.verdict},
     }
     assert not running.process.status()["model"]["loaded"]
+
+
+async def test_required_alignment_that_is_lost_while_serving_is_reported(
+    run: Run, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(process_module, "NUMA_LOOK_SECONDS", 0.0)
+    nodes = {0: frozenset({0, 1}), 1: frozenset({2, 3})}
+    aligned = Observation(
+        topology=Topology(nodes, {}),
+        cpus=frozenset({2, 3}),
+        mems=frozenset({1}),
+        gpus=(),
+        pages_kib={1: 100},
+        binding=Binding(frozenset({2, 3})),
+    )
+    found = [aligned]
+    watch = NumaWatch(lambda enough: judge(found[0], "Required", enough), pause=lambda: None)
+    running = await run(FakeEngine(), observe_numa=watch.look, numa_policy="Required")
+    assert (await running.in_state("Serving"))["numa"]["verdict"] == "Aligned"
+    found[0] = replace(aligned, pages_kib={0: 90, 1: 10})
+    await until(lambda: running.process.status()["numa"]["verdict"] == "MemoryRemote")
+    status = await running.status()
+    assert status["state"] == "Serving"
+    assert (status["numa"]["changes"], status["numa"]["previousVerdict"]) == (1, "Aligned")
+    assert await running.code("/readyz") == 200
+    metrics = (await running.management.get("/metrics")).text
+    assert "llama_runtime_numa_verdict_changes_total 1.0" in metrics
+    assert 'llama_runtime_numa_verdict{verdict="MemoryRemote"} 1.0' in metrics
 
 
 async def test_preferred_alignment_that_is_not_there_is_shown(run: Run) -> None:

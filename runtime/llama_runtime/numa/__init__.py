@@ -1,7 +1,7 @@
 """Bind this process to one NUMA node where it may, then say where everything really is.
 
 Call prepare() from the main thread before any thread is started and before the model
-is loaded; call observe() after the load and again while serving: pages move and a
+is loaded; call NumaWatch.look() after the load and again while serving: pages move and a
 cpuset can change. docs/numa.md explains the verdicts.
 """
 
@@ -15,9 +15,26 @@ from llama_runtime.numa.gpus import Gpu, find_gpus
 from llama_runtime.numa.limits import allowed_cpus, allowed_mems, cpu_quota
 from llama_runtime.numa.pages import read_pages
 from llama_runtime.numa.topology import read_topology
-from llama_runtime.numa.verdict import NUMAPolicy, NumaReport, Observation, Verdict, judge
+from llama_runtime.numa.verdict import (
+    LOCAL_RATIO,
+    NUMAPolicy,
+    NumaReport,
+    Observation,
+    Verdict,
+    judge,
+)
+from llama_runtime.numa.watch import NumaWatch
 
-__all__ = ["Binding", "NUMAPolicy", "NumaReport", "Verdict", "cpu_quota", "observe", "prepare"]
+__all__ = [
+    "Binding",
+    "NUMAPolicy",
+    "NumaReport",
+    "NumaWatch",
+    "Verdict",
+    "cpu_quota",
+    "observe",
+    "prepare",
+]
 
 
 @dataclass(frozen=True)
@@ -45,9 +62,9 @@ def prepare(policy: NUMAPolicy, root: Path = Path("/")) -> Binding:
     return binding
 
 
-def observe(policy: NUMAPolicy, root: Path = Path("/")) -> NumaReport:
-    """Read everything anew and judge it. Takes milliseconds, and about 15 ms for each GiB
-    of resident 4-KiB pages: call it outside the event loop."""
+def observe(policy: NUMAPolicy, root: Path = Path("/"), enough: float = LOCAL_RATIO) -> NumaReport:
+    """Read everything anew and judge it; ``enough`` as for judge(). Takes milliseconds, and
+    about 15 ms for each GiB of resident 4-KiB pages: call it outside the event loop."""
     cpus = allowed_cpus(root)
     prepared = _prepared or Prepared(find_gpus(root), Binding(cpus))
     binding = still_in_force(prepared.binding, cpus)
@@ -59,4 +76,4 @@ def observe(policy: NUMAPolicy, root: Path = Path("/")) -> NumaReport:
         pages_kib=read_pages(root),
         binding=binding,
     )
-    return judge(seen, policy)
+    return judge(seen, policy, enough)

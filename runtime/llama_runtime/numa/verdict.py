@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Literal
 
 from llama_runtime.numa.binding import Binding
@@ -52,6 +52,22 @@ class NumaReport:
     local_ratio: float | None
     bound_cpus: str | None
     memory_policy: str | None
+    changes: int = 0
+    changed_at: str | None = None
+    previous_verdict: Verdict | None = None
+
+    def after(self, before: NumaReport) -> NumaReport:
+        """The same, with what has changed while serving as `before` has it."""
+        history = ""
+        if before.changed_at is not None:
+            history = f" It was {before.previous_verdict} until {before.changed_at}."
+        return replace(
+            self,
+            message=self.message + history,
+            changes=before.changes,
+            changed_at=before.changed_at,
+            previous_verdict=before.previous_verdict,
+        )
 
     @property
     def aligned(self) -> bool:
@@ -76,15 +92,19 @@ class NumaReport:
             "localRatio": self.local_ratio,
             "boundCpus": self.bound_cpus,
             "memoryPolicy": self.memory_policy,
+            "changes": self.changes,
+            "changedAt": self.changed_at,
+            "previousVerdict": self.previous_verdict,
         }
 
 
-def judge(seen: Observation, policy: NUMAPolicy) -> NumaReport:
-    """The verdict and its numbers. ``policy`` is passed on; it never changes the verdict."""
+def judge(seen: Observation, policy: NUMAPolicy, enough: float = LOCAL_RATIO) -> NumaReport:
+    """The verdict and its numbers. ``policy`` is passed on; it never changes the verdict.
+    ``enough``: the share of local pages from which memory counts as local."""
     cpu_nodes = tuple(sorted(seen.topology.nodes_of(seen.cpus)))
     known, unknown = split_gpus(seen.gpus)
     ratio = local_ratio(seen)
-    verdict = decide(seen, frozenset(cpu_nodes), ratio)
+    verdict = decide(seen, frozenset(cpu_nodes), ratio, enough)
     pages = {node: kib / 1024 for node, kib in sorted((seen.pages_kib or {}).items())}
     return NumaReport(
         policy=policy,
@@ -101,7 +121,9 @@ def judge(seen: Observation, policy: NUMAPolicy) -> NumaReport:
     )
 
 
-def decide(seen: Observation, cpu_nodes: frozenset[int], ratio: float | None) -> Verdict:
+def decide(
+    seen: Observation, cpu_nodes: frozenset[int], ratio: float | None, enough: float
+) -> Verdict:
     """What was given comes before what came of it: a pod whose CPUs span nodes may still
     have all its pages on one of them, until the next allocation or the next pod."""
     known, unknown = split_gpus(seen.gpus)
@@ -113,15 +135,15 @@ def decide(seen: Observation, cpu_nodes: frozenset[int], ratio: float | None) ->
         return "MemsSpanNodes"
     if cpu_nodes and known - cpu_nodes:
         return "GpuRemote"
-    if cpu_nodes and seen.mems and (seen.mems != cpu_nodes or below(ratio)):
+    if cpu_nodes and seen.mems and (seen.mems != cpu_nodes or below(ratio, enough)):
         return "MemoryRemote"
     if not cpu_nodes or not seen.mems or unknown or ratio is None:
         return "Unknown"
     return "Aligned"
 
 
-def below(ratio: float | None) -> bool:
-    return ratio is not None and ratio < LOCAL_RATIO
+def below(ratio: float | None, enough: float) -> bool:
+    return ratio is not None and ratio < enough
 
 
 def local_ratio(seen: Observation) -> float | None:

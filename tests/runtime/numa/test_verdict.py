@@ -121,6 +121,9 @@ def test_the_report_is_the_numa_object_of_status() -> None:
         "localRatio": 0.9948,
         "boundCpus": None,
         "memoryPolicy": None,
+        "changes": 0,
+        "changedAt": None,
+        "previousVerdict": None,
     }
     for number in ("CPUs 4-5", "0000:00:00.0 (node 1)", "0.5 on 0", "95.0 on 1", "99.5 %"):
         assert number in message
