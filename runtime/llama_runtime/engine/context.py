@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import ctypes
 import itertools
 import logging
 import re
 from collections.abc import Sequence
-from typing import cast
+from typing import Any, cast
 
 import llama_cpp
 import numpy as np
@@ -16,12 +17,14 @@ from llama_runtime.engine.backend import LogLine, collected_log, errors_of
 from llama_runtime.engine.batch import Batch, Row
 from llama_runtime.engine.memory import context_bytes_on_host, host_memory_limit
 from llama_runtime.engine.model import LoadedModel
+from llama_runtime.engine.thread_pool import ThreadPool
 from llama_runtime.generation import ModelUnusable
 from llama_runtime.settings import FlashAttention, KVType, Settings
 
 logger = logging.getLogger(__name__)
 
 Logits = npt.NDArray[np.float32]
+State = npt.NDArray[np.uint8]
 
 _FLASH_ATTENTION: dict[FlashAttention, int] = {
     "Auto": llama_cpp.LLAMA_FLASH_ATTN_TYPE_AUTO,
@@ -60,16 +63,17 @@ class Context:
     with ValueError.
     """
 
-    def __init__(self, model: LoadedModel, settings: Settings, threads: int) -> None:
+    def __init__(self, model: LoadedModel, settings: Settings, pool: ThreadPool) -> None:
         self.max_sequences = settings.kv_max_sequences
         self.unified = settings.kv_layout == "Unified"
         self.vocabulary_size = model.vocabulary.size
         _check_size(model, settings)
-        parameters = _parameters(settings, threads)
+        parameters = _parameters(settings, pool.threads)
         with collected_log() as log:
             pointer = llama_cpp.llama_init_from_model(model.pointer, parameters)
         if not pointer:
             raise _refused(settings, errors_of(log))
+        pool.attach(pointer)
         self.pointer: int | None = pointer
         self._memory = llama_cpp.llama_get_memory(pointer)
         self.cells = int(llama_cpp.llama_n_ctx(pointer))
@@ -78,6 +82,7 @@ class Context:
         self.micro_batch_size = int(llama_cpp.llama_n_ubatch(pointer))
         self.kv_bytes = _kv_bytes(log)
         self._batch = Batch(self.batch_size)
+        self.has_pending_copies = False
 
     def decode(self, rows: Sequence[Row]) -> tuple[int, list[int]]:
         """Compute the rows in one batch; llama_decode's result and each row's batch index.
@@ -91,7 +96,10 @@ class Context:
         indices = self._batch.fill(rows)
         if not self._batch.fits_vocabulary(self.vocabulary_size):
             raise ValueError(f"Token ids go from 0 to {self.vocabulary_size - 1}.")
-        return int(llama_cpp.llama_decode(self.pointer, self._batch.native)), indices
+        result = int(llama_cpp.llama_decode(self.pointer, self._batch.native))
+        if result == DECODED:
+            self.has_pending_copies = False
+        return result, indices
 
     def logits(self, count: int) -> Logits:
         """A writable view of the last decode's logits: one line for each row that wanted them.
@@ -109,6 +117,7 @@ class Context:
         else:
             # A part of a stream can't be copied (GGML_ASSERT(is_full), llama-kv-cache.cpp).
             llama_cpp.llama_memory_seq_cp(self._memory, source, target, -1, -1)
+            self.has_pending_copies = True
             self.cut(target, keep)
 
     def cut(self, sequence: int, keep: int) -> None:
@@ -123,10 +132,32 @@ class Context:
             int(llama_cpp.llama_memory_seq_pos_max(self._memory, sequence)),
         )
 
+    def save(self, sequence: int) -> State:
+        """A copy of what the sequence holds, in the host's memory.
+
+        Not while ``has_pending_copies``: llama.cpp copies streams in the next decode only,
+        and until then this would read, or be overwritten by, what was there before.
+        """
+        size = int(llama_cpp.llama_state_seq_get_size(self.pointer, sequence))
+        data = np.empty(size, np.uint8)
+        written = llama_cpp.llama_state_seq_get_data(self.pointer, _bytes_of(data), size, sequence)
+        return data[:written]
+
+    def restore(self, sequence: int, data: State) -> bool:
+        """Replace what the sequence holds by what was saved; False leaves it empty."""
+        read = llama_cpp.llama_state_seq_set_data(
+            self.pointer, _bytes_of(data), len(data), sequence
+        )
+        return int(read) > 0
+
     def close(self) -> None:
         if self.pointer:
             llama_cpp.llama_free(self.pointer)
             self.pointer = None
+
+
+def _bytes_of(data: State) -> Any:
+    return data.ctypes.data_as(ctypes.POINTER(ctypes.c_uint8))
 
 
 def _parameters(settings: Settings, threads: int) -> llama_cpp.llama_context_params:
@@ -175,7 +206,7 @@ def _check_size(model: LoadedModel, settings: Settings) -> None:
         cells,
         settings.kv_type_k,
         settings.kv_type_v,
-        on_gpu=model.offloaded_layers(settings.engine_gpu_layers) > 0,
+        on_gpu=model.is_on_gpu,
     )
     limit = host_memory_limit()
     if limit is not None and wanted > limit:

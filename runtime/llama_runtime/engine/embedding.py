@@ -9,6 +9,7 @@ import numpy as np
 
 from llama_runtime.engine.batch import Batch, Row
 from llama_runtime.engine.model import LoadedModel
+from llama_runtime.engine.thread_pool import ThreadPool
 from llama_runtime.generation import EngineFailed, InvalidGeneration
 from llama_runtime.settings import Settings
 
@@ -27,9 +28,9 @@ class Embedder:
     mean over its tokens.
     """
 
-    def __init__(self, model: LoadedModel, settings: Settings, threads: int) -> None:
+    def __init__(self, model: LoadedModel, settings: Settings, pool: ThreadPool) -> None:
         self._model = model
-        self._threads = threads
+        self._pool = pool
         self._limit = min(settings.kv_context_per_sequence, LARGEST_INPUT)
         self._context: int | None = None
         self._batch = Batch(self._limit)
@@ -76,7 +77,7 @@ class Embedder:
         parameters = llama_cpp.llama_context_default_params()
         parameters.n_ctx = parameters.n_batch = parameters.n_ubatch = self._limit
         parameters.n_seq_max = 1
-        parameters.n_threads = parameters.n_threads_batch = self._threads
+        parameters.n_threads = parameters.n_threads_batch = self._pool.threads
         parameters.embeddings = True
         parameters.pooling_type = pooling
         pointer = llama_cpp.llama_init_from_model(self._model.pointer, parameters)
@@ -85,4 +86,5 @@ class Embedder:
                 "There is no memory left for embeddings: lower kv.maxSequences or "
                 "kv.contextPerSequence."
             )
+        self._pool.attach(pointer)
         return cast(int, pointer)

@@ -18,6 +18,7 @@ from llama_runtime.engine.sampling import Grammar
 from llama_runtime.engine.scheduler import Scheduler
 from llama_runtime.engine.status import Snapshot, status_of, take_snapshot
 from llama_runtime.engine.stream import Item, Request, RequestStream
+from llama_runtime.engine.thread_pool import ThreadPool
 from llama_runtime.engine.threads import available_cpus
 from llama_runtime.engine.validation import check_tokens, tokens_to_generate
 from llama_runtime.engine.vocabulary import ModelVocabulary
@@ -181,12 +182,14 @@ class LlamaEngine:
 
     def _open(self) -> None:
         model = self.model = load_model(self.settings, self._on_progress)
+        self._pool = ThreadPool(self.threads, polls=not model.is_on_gpu)
         try:
             self._scheduler = Scheduler(self._open_context, model, self._post)
         except BaseException:
+            self._pool.close()
             model.close()
             raise
-        self._embedder = Embedder(model, self.settings, self.threads)
+        self._embedder = Embedder(model, self.settings, self._pool)
         self.vocabulary = model.vocabulary
         self.chat_template = model.chat_template
         self.bos_token = model.vocabulary.bos_token
@@ -194,7 +197,7 @@ class LlamaEngine:
         self._publish()
 
     def _open_context(self) -> Context:
-        return Context(self.model, self.settings, self.threads)
+        return Context(self.model, self.settings, self._pool)
 
     def _serve(self) -> None:
         faults = 0
@@ -269,6 +272,7 @@ class LlamaEngine:
         self._flush()
         self._embedder.close()
         self._scheduler.close()
+        self._pool.close()
         self.model.close()
 
 

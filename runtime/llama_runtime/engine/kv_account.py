@@ -146,6 +146,11 @@ class KVAccount:
             self._extend(target, cells)
             self.cut(target, keep)
 
+    def restore(self, sequence: int, count: int) -> None:
+        """Context.restore: what the sequence held is replaced by ``count`` cells."""
+        self.cut(sequence, 0)
+        self._extend(sequence, self._stream(sequence).take(count))
+
     def cut(self, sequence: int, keep: int) -> None:
         """Context.cut: positions from ``keep`` on are gone."""
         removed = self._view(sequence)[keep:]

@@ -10,9 +10,10 @@ import time
 from collections.abc import Sequence
 
 from llama_runtime.engine.batch import Int32Array, Row
-from llama_runtime.engine.context import DECODED, Context
+from llama_runtime.engine.context import DECODED, Context, State
 from llama_runtime.engine.kv_account import KVAccount
 from llama_runtime.engine.model import LoadedModel
+from llama_runtime.engine.neighbours import best_id
 from llama_runtime.engine.prefix_cache import PrefixCache, common_prefix
 from llama_runtime.engine.sequence import RunningSequence
 
@@ -35,6 +36,7 @@ class KVCache:
         self.cells_saved = 0
         self._sliding_window = model.sliding_window
         self._is_recurrent = model.is_recurrent
+        self._is_on_gpu = model.is_on_gpu
 
     def start_over(self, context: Context, running: Sequence[int]) -> None:
         """Another context, in which nothing is computed yet; ``running`` keep their ids."""
@@ -78,16 +80,17 @@ class KVCache:
         computing a longer common prefix, it is the source and the prefix has ``shared``
         tokens. Only to be called while has_room_for_a_sequence.
         """
+        ids = [sequence.id for sequence in running]
         if private:
-            return self._take_id(), 0, None, 0
+            return self._take_id(ids), 0, None, 0
         cached, kept = self.cached.longest_match(prompt)
         # At least one token must be computed: its logits choose the next one.
         kept = min(kept, len(prompt) - 1)
         source, shared = _longest_running_match(prompt, running)
         if source is not None and shared > kept and self._can_share(shared):
-            return self._take_id(), 0, source, shared
+            return self._take_id(ids), 0, source, shared
         if cached is None or not self._is_usable(cached.id, kept, len(cached.tokens)):
-            return self._take_id(), 0, None, 0
+            return self._take_id(ids), 0, None, 0
         is_last = not self.free and len(self.cached) == 1
         if is_last or self._should_continue(kept, len(cached.tokens)):
             self.cached.remove(cached.id)
@@ -95,8 +98,8 @@ class KVCache:
             self._count_hit(kept)
             return cached.id, kept, None, 0
         if not self._can_share(kept):
-            return self._take_id(), 0, None, 0
-        target = self._take_id(but=cached.id)
+            return self._take_id(ids), 0, None, 0
+        target = self._take_id(ids, but=cached.id)
         self.copy(cached.id, target, kept)
         self.cached.touch(cached.id)
         self._count_hit(kept)
@@ -132,8 +135,11 @@ class KVCache:
             pass
 
     def copy(self, source: int, target: int, keep: int) -> None:
-        self.context.copy(source, target, keep)
-        self.account.copy(source, target, keep)
+        if self._is_copied_through_host(source) and self._put(target, self._content(source)):
+            self.cut(target, keep)
+        else:
+            self.context.copy(source, target, keep)
+            self.account.copy(source, target, keep)
         self.last_use[source] = self.last_use[target] = time.time()
 
     def cut(self, sequence: int, keep: int) -> None:
@@ -141,15 +147,72 @@ class KVCache:
             self.context.cut(sequence, keep)
             self.account.cut(sequence, keep)
 
+    @property
+    def cell_bytes(self) -> float:
+        """Bytes of one cell over all layers; 0 where llama.cpp did not say."""
+        return (self.context.kv_bytes or 0) / self.context.cells
+
+    @property
+    def can_exchange(self) -> bool:
+        """Whether sequences can change places now; in Unified a place means nothing."""
+        context = self.context
+        return not (context.unified or self._is_recurrent or context.has_pending_copies)
+
+    def exchange(self, running: int, other: int) -> bool:
+        """A running sequence changes places with a free or cached one, cell for cell.
+
+        False when llama.cpp could not put the running one back: then it is empty.
+        """
+        kept = self._content(running)
+        if other in self.cached:
+            moved = self._content(other)
+            self.cached.move(other, running)
+            if not self._put(running, moved):
+                self.cached.remove(running)
+                self.release(running)
+        else:
+            self.cut(running, 0)
+            self.free.remove(other)
+            bisect.insort(self.free, running)
+        last_use = self.last_use
+        last_use[running], last_use[other] = last_use[other], last_use[running]
+        return self._put(other, kept)
+
+    def _is_copied_through_host(self, sequence: int) -> bool:
+        """Whether that is less to move than the whole stream, which llama.cpp would copy.
+
+        Of a sliding window's cache only the last window would come over, and from a GPU the
+        host is far away.
+        """
+        if self._sliding_window or self._is_on_gpu or not self.can_exchange:
+            return False
+        return 2 * self.account.length(sequence) < self.context.cells_per_sequence
+
+    def _content(self, sequence: int) -> tuple[int, State | None]:
+        length = self.account.length(sequence)
+        return length, self.context.save(sequence) if length else None
+
+    def _put(self, sequence: int, content: tuple[int, State | None]) -> bool:
+        length, state = content
+        if state is None:
+            self.cut(sequence, 0)
+            return True
+        if not self.context.restore(sequence, state):
+            self.account.cut(sequence, 0)
+            return False
+        self.account.restore(sequence, length)
+        return True
+
     def _count_hit(self, tokens: int) -> None:
         self.prefix_hits += 1
         self.cells_saved += tokens
 
-    def _take_id(self, *, but: int | None = None) -> int:
-        """The lowest free id: in Partitioned every gap between ids costs a micro batch."""
+    def _take_id(self, running: Sequence[int], *, but: int | None = None) -> int:
         if not self.free and not self._evict(but=but):
             raise RuntimeError("Every sequence is running.")
-        return self.free.pop(0)
+        taken = best_id(self.free, running)
+        self.free.remove(taken)
+        return taken
 
     def _evict(self, *, but: int | None = None) -> bool:
         victim = self.cached.least_recently_used(but=but)

@@ -27,7 +27,13 @@ class LoadedModel:
     """A llama_model and the facts that the engine needs of it. Owned by the engine's thread."""
 
     def __init__(
-        self, pointer: int, path: Path, size_bytes: int, load_seconds: float, backends: Backends
+        self,
+        pointer: int,
+        path: Path,
+        size_bytes: int,
+        load_seconds: float,
+        backends: Backends,
+        gpu_layers: int,
     ) -> None:
         self.pointer = pointer
         self.path = path
@@ -41,6 +47,7 @@ class LoadedModel:
         self.is_recurrent = bool(
             llama_cpp.llama_model_is_recurrent(pointer) or llama_cpp.llama_model_is_hybrid(pointer)
         )
+        self.is_on_gpu = self.offloaded_layers(gpu_layers) > 0
         template = llama_cpp.llama_model_chat_template(pointer, None)
         self.chat_template = template.decode("utf-8", "replace") if template else None
 
@@ -75,7 +82,10 @@ def load_model(settings: Settings, on_progress: Callable[[float], None]) -> Load
         pointer = llama_cpp.llama_model_load_from_file(os.fsencode(settings.model_path), parameters)
         if not pointer:
             raise _refused(settings.model_path, errors_of(log))
-    model = LoadedModel(pointer, settings.model_path, size, time.monotonic() - started, backends)
+    seconds = time.monotonic() - started
+    model = LoadedModel(
+        pointer, settings.model_path, size, seconds, backends, settings.engine_gpu_layers
+    )
     if llama_cpp.llama_model_has_encoder(pointer) or llama_cpp.llama_model_is_diffusion(pointer):
         model.close()
         raise ModelUnusable(

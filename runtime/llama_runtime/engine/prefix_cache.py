@@ -47,6 +47,17 @@ class PrefixCache:
     def remove(self, sequence: int) -> None:
         del self._sequences[sequence]
 
+    def move(self, sequence: int, target: int) -> None:
+        """It lies in another sequence now, and is as recently used as before."""
+        moved = CachedSequence(target, self._sequences[sequence].tokens)
+        self._sequences = {
+            target if one == sequence else one: moved if one == sequence else cached
+            for one, cached in self._sequences.items()
+        }
+
+    def __contains__(self, sequence: int) -> bool:
+        return sequence in self._sequences
+
     def touch(self, sequence: int) -> None:
         """It was just used: it is the last one to go."""
         self._sequences[sequence] = self._sequences.pop(sequence)

@@ -20,6 +20,7 @@ from llama_runtime.engine.context import (
     leaves_state_untouched,
 )
 from llama_runtime.engine.counters import Counters
+from llama_runtime.engine.gathering import Gathering
 from llama_runtime.engine.kv_cache import KVCache
 from llama_runtime.engine.model import LoadedModel
 from llama_runtime.engine.prefix_sharing import hand_over_prefix, share_computed_prefixes
@@ -53,6 +54,7 @@ class Scheduler:
         self._model = model
         self._deliver = deliver
         self.kv = KVCache(open_context(), model)
+        self.gathering = Gathering(model.size_bytes, on_gpu=model.is_on_gpu)
         self.queue: deque[Request] = deque()
         self.running: list[RunningSequence] = []
         self.counters = Counters()
@@ -71,6 +73,7 @@ class Scheduler:
             self._drop_cancelled()
         self._admit()
         share_computed_prefixes(self.running, self.kv)
+        self.gathering.before_step(self.running, self.kv)
         plan = plan_step(self.running, self.kv.context.batch_size)
         if plan:
             self._compute(plan)

@@ -12,6 +12,7 @@ from llama_runtime.engine.model import LoadedModel, load_model
 from llama_runtime.engine.sampling import Grammar
 from llama_runtime.engine.scheduler import Scheduler
 from llama_runtime.engine.stream import Item, Request
+from llama_runtime.engine.thread_pool import ThreadPool
 from llama_runtime.engine.validation import tokens_to_generate
 from llama_runtime.generation import EngineFailed, Finished, Generation, Sampling, Token
 from llama_runtime.settings import Settings
@@ -38,15 +39,17 @@ class Driver:
     def __init__(self, settings: Settings, context_class: type[Context] = Context) -> None:
         self.settings = settings
         self.model: LoadedModel = load_model(settings, lambda progress: None)
+        self.pool = ThreadPool(1)
         self.delivered: dict[Request, list[Item]] = {}
         self.scheduler = Scheduler(
-            lambda: context_class(self.model, settings, threads=1), self.model, self._deliver
+            lambda: context_class(self.model, settings, self.pool), self.model, self._deliver
         )
         self._loop = asyncio.new_event_loop()
 
     def close(self) -> None:
         self._loop.close()
         self.scheduler.close()
+        self.pool.close()
         self.model.close()
 
     def submit(

@@ -17,6 +17,7 @@ from llama_runtime.engine.batch import Row
 from llama_runtime.engine.context import DECODED, NO_SLOT, Context
 from llama_runtime.engine.kv_account import KVAccount
 from llama_runtime.engine.model import LoadedModel, load_model
+from llama_runtime.engine.thread_pool import ThreadPool
 from llama_runtime.settings import Settings
 from tests.runtime.engine.tiny_model import VOCABULARY_SIZE
 
@@ -62,7 +63,7 @@ class Pair:
     """A context and the account of it, given the same orders and compared at each decode."""
 
     def __init__(self, model: LoadedModel, layout: Layout) -> None:
-        self.context = Context(model, make_settings(model.path, layout), threads=1)
+        self.context = Context(model, make_settings(model.path, layout), ThreadPool(1))
         self.account = KVAccount(
             cells=self.context.cells,
             max_sequences=SEQUENCES,
@@ -105,6 +106,18 @@ class Pair:
         self.account.append(counts)
         self.compare_positions()
 
+    def restore(self, source: int, target: int) -> None:
+        """What was saved of one sequence replaces another one, or itself."""
+        length = self.account.length(source)
+        if not length or self.context.has_pending_copies:
+            return
+        data = self.context.save(source)
+        self.cut(target, 0)
+        if length <= self.room(target):
+            assert self.context.restore(target, data)
+            self.account.restore(target, length)
+        self.compare_positions()
+
     def copy(self, source: int, target: int, keep: int) -> None:
         length = self.account.length(source)
         if source != target and length:
@@ -140,6 +153,7 @@ orders = st.one_of(
     st.tuples(st.just("decode"), st.dictionaries(sequences, st.integers(1, 70), min_size=1)),
     st.tuples(st.just("step"), st.sets(sequences, min_size=1)),
     st.tuples(st.just("copy"), st.tuples(sequences, sequences, st.integers(1, 200))),
+    st.tuples(st.just("restore"), st.tuples(sequences, sequences)),
     st.tuples(st.just("cut"), st.tuples(sequences, st.integers(0, 100))),
     st.tuples(st.just("remove"), sequences),
 )
@@ -165,6 +179,8 @@ def test_random_traffic_leaves_both_accounts_equal(
                     pair.decode(dict.fromkeys(argument, 1))
                 case "copy", (int(source), int(target), int(keep)):
                     pair.copy(source, target, keep)
+                case "restore", (int(source), int(target)):
+                    pair.restore(source, target)
                 case "cut", (int(sequence), int(keep)):
                     if pair.account.length(sequence) > keep:
                         pair.cut(sequence, keep)
