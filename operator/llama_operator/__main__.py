@@ -11,11 +11,11 @@ from collections.abc import Sequence
 
 import aiohttp
 import kopf
-from kubernetes.aio.config import ConfigException
 
+from llama_operator.connection import NoCluster, connect
 from llama_operator.controller import Controller
 from llama_operator.handlers import build_registry, build_settings
-from llama_operator.kube import LLAMA_DEPLOYMENT, ApiException, Kubernetes, connect, message_of
+from llama_operator.kube import LLAMA_DEPLOYMENT, ApiException, Kubernetes, message_of
 from llama_operator.runtime_client import new_session
 from llama_operator.settings import Settings, parse_settings
 from llama_operator.web import health_app, metrics_app, serving
@@ -34,13 +34,13 @@ async def run(settings: Settings) -> None:
     it again, and it goes on from what it finds.
     """
     try:
-        api_client = await connect()
-    except ConfigException as error:
+        connection = connect()
+    except NoCluster as error:
         raise CannotStart(
             f"No cluster was found: {error}. Run in a pod or set KUBECONFIG."
         ) from error
-    async with api_client, new_session() as session:
-        kubernetes = Kubernetes(api_client)
+    async with connection, new_session() as session:
+        kubernetes = Kubernetes(connection)
         await _check_crd(kubernetes)
         # kopf asks for the user's name otherwise, and a pod's user has none.
         instance = os.environ.setdefault("POD_ID", socket.gethostname())

@@ -5,13 +5,12 @@ Only `on.event` is used: it writes nothing to the objects, neither annotations n
 
 from __future__ import annotations
 
-import os
-from dataclasses import replace
 from typing import Any
 
 import kopf
 
 from llama_operator.api import GROUP, PLURAL, VERSION
+from llama_operator.connection import connect
 from llama_operator.controller import Controller
 from llama_operator.kube import OWNED, WATCHED, Kind
 from llama_operator.names import OWNED_SELECTOR, Manifest
@@ -55,21 +54,10 @@ def build_registry(controller: Controller) -> kopf.OperatorRegistry:
     return registry
 
 
-def login(**kwargs: Any) -> kopf.ConnectionInfo | None:
-    """As `kube.connect` does: the cluster around this pod, else the kubeconfig's.
-
-    In a pod the API server is where the kubelet's variables say, as for every other client:
-    kopf itself would ask the cluster's DNS, which need not be there yet.
-    """
-    host = os.environ.get("KUBERNETES_SERVICE_HOST")
-    if not host:
-        return kopf.login_via_client(**kwargs)
-    connection = kopf.login_with_service_account(**kwargs)
-    if connection is None:
-        return None
-    port = os.environ.get("KUBERNETES_SERVICE_PORT", "443")
-    address = f"[{host}]" if ":" in host else host
-    return replace(connection, server=f"https://{address}:{port}")
+async def login(**_: Any) -> kopf.AiohttpSession:
+    """A session for the watches alone: kopf closes it."""
+    connection = connect()
+    return kopf.AiohttpSession(server=connection.server, aiohttp_session=connection.open())
 
 
 def _register(registry: kopf.OperatorRegistry, controller: Controller, kind: Kind) -> None:

@@ -1,28 +1,32 @@
-"""The Kubernetes API as plain dicts, through the official asynchronous client.
-
-Its typed models are passed by: they validate what the API server has validated already,
-at twice the cost, and refuse objects of a newer version.
-"""
+"""The Kubernetes API as plain dicts: what the API server says is taken as it is."""
 
 from __future__ import annotations
 
 import json
-import os
 from dataclasses import dataclass
 from typing import Any, Final
 from urllib.parse import quote, urlencode
 
 import aiohttp
-from kubernetes.aio import client, config
+from yarl import URL
 
 from llama_operator import api
+from llama_operator.connection import Connection
 from llama_operator.metrics import API_REQUESTS
 from llama_operator.names import FIELD_MANAGER, OWNED_SELECTOR, Manifest
 
 REQUEST_SECONDS: Final = 30
 PAGE: Final = 500
 
-ApiException = client.ApiException
+
+class ApiException(Exception):
+    """The API server refuses."""
+
+    def __init__(self, status: int, reason: str, body: str) -> None:
+        super().__init__(f"{status} {reason}: {body[:300]}")
+        self.status = status
+        self.reason = reason
+        self.body = body
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,23 +64,6 @@ OWNED: Final = {kind.kind: kind for kind in (POD, SERVICE, POD_DISRUPTION_BUDGET
 WATCHED: Final = {LLAMA_DEPLOYMENT.kind: LLAMA_DEPLOYMENT, **OWNED}
 
 
-async def connect() -> client.ApiClient:
-    """A client for the cluster around this pod, else for the one of the kubeconfig.
-
-    Raises kubernetes.aio.config.ConfigException when there is neither.
-    """
-    configuration = client.Configuration()
-    if os.environ.get("KUBERNETES_SERVICE_HOST"):
-        config.load_incluster_config(  # type: ignore[no-untyped-call]
-            client_configuration=configuration
-        )
-    else:
-        await config.load_kube_config(  # type: ignore[no-untyped-call]
-            client_configuration=configuration, persist_config=False
-        )
-    return client.ApiClient(configuration)
-
-
 class Kubernetes:
     """Requests to the API server.
 
@@ -84,9 +71,8 @@ class Kubernetes:
     TimeoutError when it cannot be reached.
     """
 
-    def __init__(self, api_client: client.ApiClient) -> None:
-        self._client = api_client
-        self._client.user_agent = FIELD_MANAGER
+    def __init__(self, connection: Connection) -> None:
+        self._connection = connection
 
     async def create(self, kind: Kind, manifest: Manifest) -> Manifest:
         """Make an object that does not exist; 409 when it does. The object as it was made."""
@@ -148,27 +134,21 @@ class Kubernetes:
         body: Manifest | None = None,
     ) -> Manifest:
         content_type = "application/apply-patch+yaml" if method == "PATCH" else "application/json"
-        # The URL is built here: param_serialize would run every value of the body through
-        # its models' serializer.
-        _, url, headers, *_ = await self._client.param_serialize(
-            method,
-            path,
-            header_params={"Accept": "application/json", "Content-Type": content_type},
-            auth_settings=["BearerToken"],
-        )
         sent = {name: value for name, value in query.items() if value}
-        response = await self._client.call_api(
+        url = f"{self._connection.server}{path}" + (f"?{urlencode(sent)}" if sent else "")
+        async with self._connection.session.request(
             method,
-            f"{url}?{urlencode(sent)}" if sent else url,
-            header_params=headers,
-            body=body,
-            _request_timeout=aiohttp.ClientTimeout(total=REQUEST_SECONDS),
-        )
-        raw: bytes = await response.read()  # type: ignore[no-untyped-call]
+            URL(url, encoded=True),
+            headers={"Accept": "application/json", "Content-Type": content_type},
+            data=None if body is None else json.dumps(body),
+            timeout=aiohttp.ClientTimeout(total=REQUEST_SECONDS),
+            allow_redirects=False,
+        ) as response:
+            raw = await response.read()
         API_REQUESTS.labels(verb=method, kind=kind.kind, code=response.status).inc()
         if not 200 <= response.status < 300:
             text = raw.decode(errors="replace")
-            raise ApiException.from_response(http_resp=response, body=text, data=None)
+            raise ApiException(response.status, response.reason or "", text)
         answer: dict[str, Any] = json.loads(raw)
         return answer
 
@@ -176,7 +156,7 @@ class Kubernetes:
 def message_of(error: ApiException) -> str:
     """The API server's own words, else the HTTP reason."""
     try:
-        said = json.loads(error.body or "")
+        said = json.loads(error.body)
     except ValueError:
-        return str(error.reason)
+        return error.reason
     return str(said.get("message") or error.reason) if isinstance(said, dict) else str(said)

@@ -6,7 +6,7 @@ import kopf
 import pytest
 
 from llama_operator.controller import Controller
-from llama_operator.handlers import build_registry, build_settings, login
+from llama_operator.handlers import build_registry, build_settings
 
 
 def handlers(registry: kopf.OperatorRegistry, part: str) -> list[Any]:
@@ -36,22 +36,3 @@ def test_the_watches_cannot_go_silent() -> None:
     assert settings.posting.enabled is False
     assert settings.scanning.disabled is True
     assert settings.peering.standalone is True
-
-
-@pytest.mark.parametrize(
-    ("host", "server"),
-    [("10.0.0.1", "https://10.0.0.1:6443"), ("fd00::1", "https://[fd00::1]:6443")],
-)
-def test_in_a_pod_the_api_server_is_found_without_dns(
-    monkeypatch: pytest.MonkeyPatch, host: str, server: str
-) -> None:
-    monkeypatch.setenv("KUBERNETES_SERVICE_HOST", host)
-    monkeypatch.setenv("KUBERNETES_SERVICE_PORT", "6443")
-    monkeypatch.setattr(
-        kopf,
-        "login_with_service_account",
-        lambda **_: kopf.ConnectionInfo(server="https://kubernetes.default.svc", token="t"),
-    )
-    connection = login(settings=build_settings())
-    assert connection is not None
-    assert (connection.server, connection.token) == (server, "t")

@@ -6,7 +6,7 @@ from typing import Any
 
 import yaml
 
-from llama_operator.crd import build_crd
+from generated.crd import build_crd
 
 NOTICE = "# Written by tools/generate.py from operator/llama_operator/api.\n"
 

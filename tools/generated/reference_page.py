@@ -6,11 +6,11 @@ import json
 from collections.abc import Iterator
 from typing import Any
 
+from generated.crd import PRINTER_COLUMNS, build_schema
 from generated.markdown import code, table
 from llama_operator import api
 from llama_operator.api.rules import RULES
 from llama_operator.api.unsupported import UNSUPPORTED
-from llama_operator.crd import PRINTER_COLUMNS, build_schema
 
 HEAD = f"""<!-- Written by tools/generate.py from operator/llama_operator/api. -->
 

@@ -5,15 +5,19 @@ from __future__ import annotations
 import re
 from decimal import Decimal
 
-from kubernetes.utils import quantity as kubernetes_quantity
-
 DURATION_PATTERN = r"^([0-9]{1,4}h)?([0-9]{1,5}m)?([0-9]{1,6}s)?$"
 """Go's duration syntax without fractions; also used, as it is, in the CRD's rules."""
 
 _DURATION = re.compile(DURATION_PATTERN, re.ASCII)
 _QUANTITY = re.compile(
-    r"[+-]?([0-9]+\.?[0-9]*|\.[0-9]+)([KMGTPE]i|[numkMGTPE]|[eE][+-]?[0-9]+)?", re.ASCII
+    r"([+-]?(?:[0-9]+\.?[0-9]*|\.[0-9]+))([KMGTPE]i|[numkMGTPE]|[eE][+-]?[0-9]+)?", re.ASCII
 )
+_SUFFIXES = {
+    **{unit: Decimal(10) ** (3 * power) for power, unit in enumerate("num", -3)},
+    **{unit: Decimal(1000) ** power for power, unit in enumerate("kMGTPE", 1)},
+    **{f"{unit}i": Decimal(1024) ** power for power, unit in enumerate("KMGTPE", 1)},
+}
+"""As apimachinery's resource.Quantity has them."""
 
 
 def parse_duration(text: str) -> int:
@@ -43,7 +47,9 @@ def parse_quantity(quantity: int | str) -> Decimal:
 
     Raises ValueError when it is no quantity.
     """
-    # The library's parser takes what Decimal takes, such as blanks and NaN.
-    if not _QUANTITY.fullmatch(str(quantity)):
+    match = _QUANTITY.fullmatch(str(quantity))
+    if match is None:
         raise ValueError(f"{quantity!r} is not a Kubernetes quantity: write it as 2, 500m or 8Gi.")
-    return Decimal(kubernetes_quantity.parse_quantity(quantity))  # type: ignore[no-untyped-call]
+    number, suffix = match[1], match[2] or ""
+    factor = _SUFFIXES.get(suffix)
+    return Decimal(number + suffix) if factor is None else Decimal(number) * factor

@@ -8,8 +8,8 @@ from typing import Any
 
 import pytest
 
+from generated.crd import build_crd, build_schema
 from llama_operator.api import LlamaDeployment
-from llama_operator.crd import build_crd, build_schema
 from tests.cluster_fixtures import Cluster
 from tests.operator.api.conftest import ApiServer
 from tests.operator.api.manifests import MINIMAL, manifest
