@@ -6,7 +6,7 @@ sequences and KV cells. These types are all that passes between them.
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Mapping
 from dataclasses import dataclass, field
 from typing import Literal, Protocol
 
@@ -121,6 +121,10 @@ class NotServing(Rejected):
         super().__init__(message)
 
 
+class CureRefused(Exception):
+    """A cure can't be done; the message says why and what to ask for instead."""
+
+
 class EngineFailed(Exception):
     """A decode failed under this request; other requests may go on."""
 
@@ -185,6 +189,12 @@ class Engine(Protocol):
     async def embed(self, tokens: tuple[int, ...]) -> list[float]:
         """The pooled, L2-normalised embedding; raises Rejected if the model gives none."""
 
+    async def compact(self) -> Mapping[str, object]:
+        """Pack the KV cache between two steps; ``kv.lastCure`` of it.
+
+        Raises NotServing, or CureRefused where memory does not suffice.
+        """
+
     def drain(self) -> None:
         """Refuse new generations from now on; running and queued ones finish."""
 
@@ -197,7 +207,8 @@ class Engine(Protocol):
 
         Also ``counters``, numbers that only grow, for /metrics: promptTokens (computed),
         predictedTokens, cellsSaved (prompt tokens taken from the prefix cache), prefixHits,
-        evictions, decodeFailures, contextRebuilds, steps, stepSeconds, decodeSeconds.
+        evictions, decodeFailures, contextRebuilds, steps, stepSeconds, decodeSeconds, cures (by
+        method), cureSeconds.
         """
 
     def close(self, timeout: float) -> bool:

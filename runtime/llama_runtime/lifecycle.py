@@ -59,11 +59,11 @@ class Lifecycle:
             return self
         return replace(self, state="Failed", reason=reason, message=message, progress=0.0)
 
-    def draining(self) -> Lifecycle:
+    def draining(self, reason: str = "Terminating") -> Lifecycle:
         return replace(
             self,
             state="Draining",
-            reason="Terminating",
+            reason=reason,
             message="The process was told to stop: it finishes what runs, then exits.",
         )
 

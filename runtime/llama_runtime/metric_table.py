@@ -235,6 +235,37 @@ ROWS: tuple[Row, ...] = (
         read=at("counters.contextRebuilds"),
     ),
     Row(
+        "llama_runtime_kv_cures_total",
+        "counter",
+        "Cures of the KV cache by method: Compact, Clear, Rebuild.",
+        ("method",),
+        each("counters.cures"),
+    ),
+    Row(
+        "llama_runtime_kv_cure_seconds_total",
+        "counter",
+        "Time that cures took, in which running generations paused.",
+        read=at("counters.cureSeconds"),
+    ),
+    Row(
+        "llama_runtime_decode_tokens_per_second",
+        "gauge",
+        "Decode speed of late steps: all sequences together, prompts left out.",
+        read=at("kv.decode.tokensPerSecond"),
+    ),
+    Row(
+        "llama_runtime_decode_baseline_tokens_per_second",
+        "gauge",
+        "Decode speed of the packed, young cache at the same depth and number of sequences.",
+        read=at("kv.decode.baselineTokensPerSecond"),
+    ),
+    Row(
+        "llama_runtime_decode_slowdown_ratio",
+        "gauge",
+        "What decoding lost against its baseline, 0 to 1.",
+        read=at("kv.decode.slowdown"),
+    ),
+    Row(
         "llama_runtime_engine_heartbeat_age_seconds",
         "gauge",
         "Time since the engine thread last moved.",
@@ -283,6 +314,18 @@ ROWS: tuple[Row, ...] = (
         "gauge",
         "Resident memory of the process.",
         read=at("memory.rssBytes"),
+    ),
+    Row(
+        "llama_runtime_memory_growth_ratio",
+        "gauge",
+        "Resident memory over that after the load, less 1.",
+        read=at("memory.growth"),
+    ),
+    Row(
+        "llama_runtime_gpu_memory_used_bytes",
+        "gauge",
+        "Memory in use on the GPUs.",
+        read=at("memory.vramBytes"),
     ),
     Row(
         "llama_runtime_http_requests_active",

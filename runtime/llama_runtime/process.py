@@ -16,12 +16,14 @@ from prometheus_client import CollectorRegistry
 from llama_runtime.api.app import create_app
 from llama_runtime.api.keys import ApiKeys
 from llama_runtime.api.serving import ServedModel
-from llama_runtime.generation import Engine, ModelUnusable, NotServing
+from llama_runtime.generation import CureRefused, Engine, ModelUnusable, NotServing
 from llama_runtime.lifecycle import Lifecycle
 from llama_runtime.management import create_management_app
 from llama_runtime.metrics import RequestMetrics, StatusCollector, exposition
 from llama_runtime.model_watch import ModelWatch, signature
 from llama_runtime.numa import NumaReport
+from llama_runtime.pod_request import ActionFailed, Answer, PodRequests
+from llama_runtime.requested_restart import RequestedRestart, describe_cure
 from llama_runtime.servers import ServerThread, create_server, listen
 from llama_runtime.settings import Settings
 from llama_runtime.status import Facts, resident_bytes, status_document
@@ -67,6 +69,12 @@ class Process:
         self._numa: dict[str, Any] | None = None
         self._keys = ApiKeys(settings.server_api_key_file)
         self._told_to_stop = asyncio.Event()
+        self._signalled = False
+        self._rss_at_load: int | None = None
+        self._restart: RequestedRestart | None = None
+        self._requests = PodRequests(
+            settings.request_file, {"Compact": self._compact, "Restart": self._begin_restart}
+        )
         self.ports: tuple[int, ...] = ()
         registry = CollectorRegistry()
         registry.register(StatusCollector(self.status))
@@ -106,9 +114,11 @@ class Process:
         self.ports = tuple(bound.getsockname()[1] for bound in sockets)
         log.info("Listening", extra={"ports": self.ports})
         serving = asyncio.create_task(api.serve([sockets[0]]))
+        following = asyncio.create_task(self._requests.follow())
         try:
             return await self._live()
         finally:
+            following.cancel()
             api.should_exit = True
             await serving
             management.stop()
@@ -125,7 +135,9 @@ class Process:
                 engine=model.engine.status() if model else None,
                 numa=self._numa,
                 rss_bytes=resident_bytes(),
+                rss_bytes_at_load=self._rss_at_load,
                 key_problem=self._keys.problem(),
+                request=answer.as_dict() if (answer := self._requests.answer) else None,
             ),
         )
 
@@ -193,6 +205,7 @@ class Process:
             return
         seconds = time.monotonic() - started
         await self._check_numa()
+        self._rss_at_load = resident_bytes()
         self._model = ServedModel.of(self._settings.model_alias, engine)
         self._lifecycle = self._lifecycle.serving(seconds)
         log.info("Serving", extra={"model": self._model.alias, "load_seconds": round(seconds, 3)})
@@ -235,9 +248,10 @@ class Process:
 
     def _on_signal(self, number: signal.Signals) -> None:
         """The first asks for a drain, the second ends it all at once."""
-        if self._told_to_stop.is_set():
+        if self._signalled:
             self._end(ExitCode.DRAINED, "Terminated", "A second signal cut the drain short.")
             os._exit(128 + number)
+        self._signalled = True
         log.info("Told to stop", extra={"signal": number.name})
         self._lifecycle = self._lifecycle.draining()
         self._told_to_stop.set()
@@ -246,7 +260,7 @@ class Process:
         """Unready first, then refuse new requests, then wait for those that run."""
         settings, model = self._settings, self._model
         if model is None:
-            return self._end(ExitCode.DRAINED, "Drained", "There was no model to drain.")
+            return self._end_drain("Drained", "There was no model to drain.")
         await self._let_endpoints_go()
         self._lifecycle = self._lifecycle.refuse()
         model.engine.drain()
@@ -260,9 +274,8 @@ class Process:
         cut = self._metrics.in_flight
         await in_daemon_thread(lambda: model.engine.close(CLOSE_SECONDS), "close")
         if drained:
-            return self._end(ExitCode.DRAINED, "Drained", "All requests were answered.")
-        return self._end(
-            ExitCode.DRAINED,
+            return self._end_drain("Drained", "All requests were answered.")
+        return self._end_drain(
             "DrainTimedOut",
             f"{cut} requests were cut off after {settings.drain_timeout:g} s (drainTimeout).",
         )
@@ -270,6 +283,30 @@ class Process:
     async def _let_endpoints_go(self) -> None:
         """Proxies still send requests here until they hear that this pod is not ready."""
         await asyncio.sleep(self._settings.drain_delay)
+
+    async def _compact(self, answer: Answer) -> str:
+        if self._model is None:
+            raise ActionFailed("No model is served, so there is no KV cache to compact.")
+        try:
+            return describe_cure(await self._model.engine.compact())
+        except (NotServing, CureRefused) as error:
+            raise ActionFailed(str(error)) from error
+
+    async def _begin_restart(self, answer: Answer) -> str:
+        """Never returns: the process ends, and the next one answers that it is done."""
+        if self._told_to_stop.is_set():
+            raise ActionFailed("The process is already stopping.")
+        self._restart = RequestedRestart.of(answer, self.status(), datetime.now(UTC))
+        self._lifecycle = self._lifecycle.draining("RestartRequested")
+        self._told_to_stop.set()
+        await asyncio.Event().wait()
+        raise AssertionError("unreachable")
+
+    def _end_drain(self, reason: str, message: str) -> int:
+        if self._restart is None:
+            return self._end(ExitCode.DRAINED, reason, message)
+        details = self._restart.details(datetime.now(UTC))
+        return self._end(ExitCode.DRAINED, "RestartRequested", message, **details)
 
     def _end(self, code: ExitCode, reason: str, message: str, **details: object) -> int:
         write_termination_log(self._settings.termination_log, reason, message, **details)

@@ -76,6 +76,9 @@ class Settings(BaseSettings):
     server_api_key_file: Path | None = Field(default=None, description="one key in each line")
 
     numa_policy: NUMAPolicy = "Preferred"
+    request_file: Path | None = Field(
+        default=None, description="what the operator asks of this pod; looked at twice a second"
+    )
     drain_timeout: float = Field(default=300, ge=0, description="seconds")
     drain_delay: float = Field(default=5, ge=0, description="seconds")
     host: str = "0.0.0.0"

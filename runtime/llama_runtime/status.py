@@ -24,10 +24,12 @@ class Facts:
     lifecycle: Lifecycle
     started_at: datetime
     model_bytes: int | None = None
-    engine: Mapping[str, object] | None = None
+    engine: Mapping[str, Any] | None = None
     numa: Mapping[str, Any] | None = None
     rss_bytes: int | None = None
+    rss_bytes_at_load: int | None = None
     key_problem: str | None = None
+    request: Mapping[str, object] | None = None
 
 
 def status_document(settings: Settings, facts: Facts) -> dict[str, Any]:
@@ -55,8 +57,20 @@ def status_document(settings: Settings, facts: Facts) -> dict[str, Any]:
         "engine": engine.get("engine"),
         "counters": engine.get("counters"),
         "numa": facts.numa,
-        "memory": {"rssBytes": facts.rss_bytes},
+        "memory": {
+            "rssBytes": facts.rss_bytes,
+            "rssBytesAtLoad": facts.rss_bytes_at_load,
+            "growth": _growth(facts.rss_bytes, facts.rss_bytes_at_load),
+            "vramBytes": None,
+            "vramBytesAtLoad": None,
+            **(engine.get("memory") or {}),
+        },
+        "request": facts.request,
     }
+
+
+def _growth(now: int | None, at_load: int | None) -> float | None:
+    return round(now / at_load - 1, 4) if now and at_load else None
 
 
 def heartbeat_age(status: Status) -> float | None:

@@ -27,8 +27,8 @@ def document(engine: FakeEngine | None, state: str = "Serving") -> dict[str, Any
         "engine": None,
         "counters": None,
         "numa": NUMA if engine else None,
-        "memory": {"rssBytes": 4096},
         **(engine.status() if engine else {}),
+        "memory": {"rssBytes": 4096, "growth": 0.5, "vramBytes": 2048},
     }
 
 

@@ -150,6 +150,31 @@ class Context:
         )
         return int(read) > 0
 
+    def synchronize(self) -> None:
+        """Wait until the last decode is computed."""
+        llama_cpp.llama_synchronize(self.pointer)
+
+    def clear(self) -> None:
+        """Every sequence is empty; the memory keeps its bytes."""
+        llama_cpp.llama_memory_clear(self._memory, False)
+
+    def size_of_all(self) -> int:
+        """Bytes that save_all writes; 0 when this model's state can't be saved."""
+        return int(llama_cpp.llama_state_get_size(self.pointer))
+
+    def save_all(self, state: State) -> bool:
+        """Write all sequences into ``state``, of size_of_all bytes; as ``save``, not always."""
+        written = llama_cpp.llama_state_get_data(self.pointer, _bytes_of(state), len(state))
+        return 0 < int(written) == len(state)
+
+    def restore_all(self, state: State) -> bool:
+        """Replace all sequences by what was saved; cells move together, shared ones stay shared.
+
+        False: it does not fit this context, in which nothing is sure to be left.
+        """
+        read = llama_cpp.llama_state_set_data(self.pointer, _bytes_of(state), len(state))
+        return 0 < int(read) == len(state)
+
     def close(self) -> None:
         if self.pointer:
             llama_cpp.llama_free(self.pointer)

@@ -8,11 +8,12 @@ import math
 import threading
 import time
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from concurrent.futures import Future
 
 from llama_runtime.engine.context import Context
 from llama_runtime.engine.embedding import Embedder
+from llama_runtime.engine.gpu_memory import gpu_memory_used
 from llama_runtime.engine.model import LoadedModel, load_model
 from llama_runtime.engine.sampling import Grammar
 from llama_runtime.engine.scheduler import Scheduler
@@ -23,6 +24,7 @@ from llama_runtime.engine.threads import available_cpus
 from llama_runtime.engine.validation import check_tokens, tokens_to_generate
 from llama_runtime.engine.vocabulary import ModelVocabulary
 from llama_runtime.generation import (
+    CureRefused,
     EngineFailed,
     Generation,
     ModelUnusable,
@@ -34,6 +36,7 @@ from llama_runtime.settings import Settings
 logger = logging.getLogger(__name__)
 
 IDLE_HEARTBEAT_SECONDS = 1.0
+GPU_LOOK_SECONDS = 5.0
 MOST_FAULTS_IN_A_ROW = 3
 LONGEST_RETRY_AFTER = 60
 
@@ -74,6 +77,7 @@ class LlamaEngine:
         self._wake = threading.Condition()
         self._inbox: deque[Request] = deque()
         self._embeddings: deque[tuple[tuple[int, ...], Future[list[float]]]] = deque()
+        self._compactions: deque[Future[Mapping[str, object]]] = deque()
         self._outbox: dict[asyncio.AbstractEventLoop, list[tuple[Request, Item]]] = {}
         self._waiting = 0
         self._draining = False
@@ -119,6 +123,14 @@ class LlamaEngine:
             self._wake.notify()
         return await asyncio.wrap_future(answer)
 
+    async def compact(self) -> Mapping[str, object]:
+        self._check_alive()
+        answer: Future[Mapping[str, object]] = Future()
+        with self._wake:
+            self._compactions.append(answer)
+            self._wake.notify()
+        return await asyncio.wrap_future(answer)
+
     def drain(self) -> None:
         self._draining = True
 
@@ -128,7 +140,13 @@ class LlamaEngine:
         return not (self._waiting or snapshot.running or self._embeddings)
 
     def status(self) -> dict[str, object]:
-        return status_of(self, self._snapshot)
+        return {
+            **status_of(self, self._snapshot),
+            "memory": {
+                "vramBytes": self._gpu_memory,
+                "vramBytesAtLoad": self._gpu_memory_at_load,
+            },
+        }
 
     @property
     def queued(self) -> int:
@@ -143,9 +161,12 @@ class LlamaEngine:
         self._thread.join(timeout)
         return not self._thread.is_alive()
 
-    def _check_serving(self) -> None:
+    def _check_alive(self) -> None:
         if self.failed is not None:
             raise NotServing(self.failed, 5)
+
+    def _check_serving(self) -> None:
+        self._check_alive()
         if self._draining:
             raise NotServing("This server is shutting down: retry, another one will answer.", 1)
 
@@ -194,6 +215,8 @@ class LlamaEngine:
         self.chat_template = model.chat_template
         self.bos_token = model.vocabulary.bos_token
         self.eos_token = model.vocabulary.eos_token
+        self._gpu_memory_at_load = self._gpu_memory = gpu_memory_used()
+        self._gpu_memory_looked = time.monotonic()
         self._publish()
 
     def _open_context(self) -> Context:
@@ -213,6 +236,8 @@ class LlamaEngine:
                 self._scheduler.abandon_running(f"The engine met a fault ({error}): retry.")
             if self._embeddings:
                 self._answer_embedding()
+            self._cure()
+            self._look_at_gpu_memory()
             self._publish()
             self._flush()
 
@@ -227,7 +252,7 @@ class LlamaEngine:
                 if self._inbox:
                     scheduler.queue.extend(self._inbox)
                     self._inbox.clear()
-                if not scheduler.idle or self._embeddings:
+                if not scheduler.idle or self._embeddings or self._compactions:
                     return True
                 self._wake.wait(IDLE_HEARTBEAT_SECONDS)
 
@@ -239,6 +264,21 @@ class LlamaEngine:
             except Exception as error:
                 answer.set_exception(error)
         self._embeddings.popleft()
+
+    def _cure(self) -> None:
+        cures = self._scheduler.cures
+        while self._compactions and not (cures.must_wait and self._scheduler.running):
+            answer = self._compactions.popleft()
+            if answer.set_running_or_notify_cancel():
+                try:
+                    answer.set_result(cures.compact("Request").as_dict(None))
+                except CureRefused as error:
+                    answer.set_exception(error)
+                except BaseException as error:
+                    answer.set_exception(error)
+                    raise
+        if self._scheduler.idle:
+            cures.compact_if_wasteful()
 
     def _post(self, request: Request, item: Item) -> None:
         self._outbox.setdefault(request.loop, []).append((request, item))
@@ -252,6 +292,11 @@ class LlamaEngine:
             except RuntimeError:  # the loop is closed: nobody listens any more
                 for request, _ in items:
                     request.cancel()
+
+    def _look_at_gpu_memory(self) -> None:
+        now = time.monotonic()
+        if self._gpu_memory is not None and now > self._gpu_memory_looked + GPU_LOOK_SECONDS:
+            self._gpu_memory, self._gpu_memory_looked = gpu_memory_used(), now
 
     def _publish(self) -> None:
         snapshot = take_snapshot(self._scheduler)
@@ -268,6 +313,8 @@ class LlamaEngine:
         self._scheduler.fail_all(message)
         while self._embeddings:
             self._embeddings.popleft()[1].set_exception(EngineFailed(message))
+        while self._compactions:
+            self._compactions.popleft().set_exception(EngineFailed(message))
         self._publish()
         self._flush()
         self._embedder.close()

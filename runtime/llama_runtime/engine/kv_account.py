@@ -57,6 +57,22 @@ class _Stream:
             occupied = np.flatnonzero(self.owners[: self.span])
             self.span = int(occupied[-1]) + 1 if len(occupied) else 0
 
+    def pack(self) -> Cells:
+        """The used cells move to the beginning, in their order; where each one went."""
+        occupied = np.flatnonzero(self.owners[: self.span])
+        moved = np.zeros(len(self.owners), np.int32)
+        moved[occupied] = np.arange(len(occupied), dtype=np.int32)
+        owners = self.owners[occupied]
+        self.owners[:] = 0
+        self.owners[: len(owners)] = owners
+        self.span = self.used
+        self.head = 0
+        return moved
+
+    def clear(self) -> None:
+        self.owners[:] = 0
+        self.used = self.span = self.head = 0
+
     def become_copy_of(self, source: _Stream, cells: Cells) -> None:
         """The whole stream is overwritten, the place of the next search included."""
         self.owners[:] = 0
@@ -157,6 +173,19 @@ class KVAccount:
         if len(removed):
             self._stream(sequence).give_back(removed)
             self._lengths[sequence] = keep
+
+    def pack(self) -> None:
+        """Context.restore of what was just saved: holes are gone, sharing is kept."""
+        moved = [stream.pack() for stream in self._streams]
+        for sequence, length in enumerate(self._lengths):
+            cells = self._cells[sequence][:length]
+            cells[:] = moved[0 if self._unified else sequence][cells]
+
+    def clear(self) -> None:
+        """Context.clear: every sequence is empty."""
+        for stream in self._streams:
+            stream.clear()
+        self._lengths = [0] * len(self._lengths)
 
     def _stream(self, sequence: int) -> _Stream:
         return self._streams[0 if self._unified else sequence]

@@ -9,6 +9,8 @@ import bisect
 import time
 from collections.abc import Sequence
 
+import numpy as np
+
 from llama_runtime.engine.batch import Int32Array, Row
 from llama_runtime.engine.context import DECODED, Context, State
 from llama_runtime.engine.kv_account import KVAccount
@@ -56,6 +58,24 @@ class KVCache:
         self.cached.clear()
         for sequence in range(self.context.max_sequences):
             self.account.cut(sequence, 0)
+
+    @property
+    def is_packed(self) -> bool:
+        """Whether packing would change nothing."""
+        return self._is_recurrent or self.account.used == self.account.span
+
+    def compact(self) -> bool:
+        """Pack the cells in use. False: nothing is sure to be left in the context."""
+        state = np.empty(self.context.size_of_all(), np.uint8)
+        if not (self.context.save_all(state) and self.context.restore_all(state)):
+            return False
+        self.account.pack()
+        return True
+
+    def clear(self) -> None:
+        """Nothing is worth keeping; only while nothing is in the cache."""
+        self.context.clear()
+        self.account.clear()
 
     @property
     def has_room_for_a_sequence(self) -> bool:

@@ -27,6 +27,7 @@ _BYTES_PER_ELEMENT = {
     "q4_0": 18 / 32,
     "iq4_nl": 18 / 32,
 }  # ggml-common.h: bytes of a block of 32
+_CGROUP_FILES = ("max", "current")
 _BOOKKEEPING_BYTES = 64  # of one llama_kv_cells entry: position, shift, token, 256 sequence bits
 
 
@@ -47,6 +48,26 @@ def host_memory_limit(
         except (OSError, ValueError):  # ValueError: "max", no limit
             continue
     return min(limits, default=None)
+
+
+def available_host_memory(
+    meminfo: Path = MEMINFO, cgroup: Path = CGROUP_MEMORY_LIMITS[0].parent
+) -> int | None:
+    """Bytes that this process may still take; None when neither kernel nor cgroup says."""
+    found: list[int] = []
+    try:
+        line = re.search(r"^MemAvailable: +(\d+) kB$", meminfo.read_text(), re.MULTILINE)
+        if line:
+            found.append(int(line.group(1)) * 1024)
+    except OSError:
+        pass
+    try:
+        limit, current = (int((cgroup / f"memory.{name}").read_text()) for name in _CGROUP_FILES)
+        cached = re.search(r"^inactive_file (\d+)$", (cgroup / "memory.stat").read_text(), re.M)
+        found.append(limit - current + (int(cached.group(1)) if cached else 0))
+    except (OSError, ValueError):  # ValueError: "max", no limit
+        pass
+    return max(min(found), 0) if found else None
 
 
 def estimated_cell_bytes(model: LoadedModel, type_k: str, type_v: str) -> float | None:

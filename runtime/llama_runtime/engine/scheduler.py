@@ -20,6 +20,8 @@ from llama_runtime.engine.context import (
     leaves_state_untouched,
 )
 from llama_runtime.engine.counters import Counters
+from llama_runtime.engine.cures import Cures
+from llama_runtime.engine.decode_speed import DecodeSpeed, DecodeStep
 from llama_runtime.engine.gathering import Gathering
 from llama_runtime.engine.kv_cache import KVCache
 from llama_runtime.engine.model import LoadedModel
@@ -58,6 +60,8 @@ class Scheduler:
         self.queue: deque[Request] = deque()
         self.running: list[RunningSequence] = []
         self.counters = Counters()
+        self.speed = DecodeSpeed()
+        self.cures = Cures(self.kv, self.speed, self._rebuild)
         self.cancellations_pending = False
         self.waits_for_cells = False
         self._failures_in_a_row = 0
@@ -152,6 +156,7 @@ class Scheduler:
             self._recover(plan, result)
             return
         self._failures_in_a_row = 0
+        self._measure(rows, started)
         outputs: list[tuple[RunningSequence, int]] = []
         for (sequence, row), index in zip(plan, indices, strict=True):
             sequence.computed += len(row.tokens)
@@ -162,6 +167,17 @@ class Scheduler:
         if outputs:
             self._choose_tokens(outputs)
         self.counters.decode_seconds += time.monotonic() - started
+
+    def _measure(self, rows: list[Row], started: float) -> None:
+        """Only steps that generate say something about the cache; prompts are another work."""
+        if any(len(row.tokens) > 1 for row in rows):
+            return
+        self.kv.context.synchronize()
+        seconds, account = time.monotonic() - started, self.kv.account
+        depth = max(row.start for row in rows) + 1
+        self.speed.record(
+            DecodeStep(len(rows), depth, seconds, account.used, account.span, account.capacity)
+        )
 
     def _choose_tokens(self, outputs: list[tuple[RunningSequence, int]]) -> None:
         # Reading the logits waits for the computation.
@@ -220,7 +236,7 @@ class Scheduler:
         self._failures_in_a_row += 1
         logger.error("llama_decode gave %d for %d sequences.", result, len(plan))
         if not leaves_state_untouched(result):
-            self._rebuild()
+            self.cures.rebuild("DecodeFailed")
         elif result == NO_SLOT:
             self.kv.evict_all()
         if len(plan) > 1 and self._failures_in_a_row < MOST_FAILURES_IN_A_ROW:
@@ -246,7 +262,7 @@ class Scheduler:
         """After a fault of unknown extent: running requests end, queued ones get a new context."""
         for sequence in list(self.running):
             self._end(sequence, EngineFailed(message))
-        self._rebuild()
+        self.cures.rebuild("DecodeFailed")
 
     # Ends
 

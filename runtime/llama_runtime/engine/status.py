@@ -3,8 +3,12 @@
 from __future__ import annotations
 
 import time
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
+
+from llama_runtime.engine.cures import METHODS, Cure
+from llama_runtime.engine.decode_speed import Comparison, Reading
 
 if TYPE_CHECKING:
     from llama_runtime.engine.engine import LlamaEngine
@@ -37,10 +41,15 @@ class Snapshot:
     finished: int = 0
     failed: int = 0
     cancelled: int = 0
+    reading: Reading | None = None
+    last_cure: Cure | None = None
+    cure_speeds: Comparison | None = None
+    cures: Mapping[str, int] = field(default_factory=dict)
+    cure_seconds: float = 0.0
 
 
 def take_snapshot(scheduler: Scheduler) -> Snapshot:
-    kv, counters = scheduler.kv, scheduler.counters
+    kv, counters, cures = scheduler.kv, scheduler.counters, scheduler.cures
     return Snapshot(
         max_sequences=kv.context.max_sequences,
         running=len(scheduler.running),
@@ -64,6 +73,11 @@ def take_snapshot(scheduler: Scheduler) -> Snapshot:
         finished=counters.finished,
         failed=counters.failed,
         cancelled=counters.cancelled,
+        reading=scheduler.speed.reading,
+        last_cure=cures.last,
+        cure_speeds=scheduler.speed.since_mark,
+        cures={method: cures.counts[method] for method in METHODS},
+        cure_seconds=cures.seconds,
     )
 
 
@@ -86,6 +100,8 @@ def status_of(engine: LlamaEngine, snapshot: Snapshot) -> dict[str, object]:
                 "cached": snapshot.cached,
                 "free": snapshot.max_sequences - snapshot.running - snapshot.cached,
             },
+            "decode": _decode(snapshot.reading),
+            "lastCure": _last_cure(snapshot),
         },
         "requests": {
             "running": snapshot.running,
@@ -117,5 +133,23 @@ def status_of(engine: LlamaEngine, snapshot: Snapshot) -> dict[str, object]:
             "steps": snapshot.steps,
             "stepSeconds": snapshot.step_seconds,
             "decodeSeconds": snapshot.decode_seconds,
+            "cures": snapshot.cures,
+            "cureSeconds": snapshot.cure_seconds,
         },
     }
+
+
+def _decode(reading: Reading | None) -> dict[str, object] | None:
+    if reading is None:
+        return None
+    return {
+        "tokensPerSecond": round(reading.tokens_per_second, 2),
+        "depth": reading.depth,
+        "baselineTokensPerSecond": round(reading.baseline, 2),
+        "slowdown": round(reading.slowdown, 4),
+    }
+
+
+def _last_cure(snapshot: Snapshot) -> dict[str, object] | None:
+    cure = snapshot.last_cure
+    return None if cure is None else cure.as_dict(snapshot.cure_speeds)

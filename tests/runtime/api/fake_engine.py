@@ -191,6 +191,13 @@ class FakeEngine:
             raise Rejected("This model gives no embeddings: serve an embedding model.")
         return self._embedding(tokens)
 
+    async def compact(self) -> dict[str, object]:
+        if self.reject is not None:
+            raise self.reject
+        state = {"cellsUsed": 12, "span": 16, "spanRatio": 0.25, "bytes": 16}
+        packed = {**state, "span": 12, "spanRatio": 0.0}
+        return {"method": "Compact", "seconds": 0.05, "before": state, "after": packed}
+
     def drain(self) -> None:
         self.draining = True
 
@@ -211,6 +218,13 @@ class FakeEngine:
                 "span": 16,
                 "spanRatio": 0.25,
                 "sequences": {"running": running, "cached": 1, "free": 2 - running},
+                "decode": {
+                    "tokensPerSecond": 45.0,
+                    "depth": 256,
+                    "baselineTokensPerSecond": 50.0,
+                    "slowdown": 0.1,
+                },
+                "lastCure": None,
             },
             "requests": {
                 "running": running,
@@ -241,7 +255,10 @@ class FakeEngine:
                 "steps": 5,
                 "stepSeconds": 0.5,
                 "decodeSeconds": 0.4,
+                "cures": {"Compact": 1, "Clear": 0, "Rebuild": 0},
+                "cureSeconds": 0.05,
             },
+            "memory": {"vramBytes": None, "vramBytesAtLoad": None},
         }
 
     def close(self, timeout: float) -> bool:

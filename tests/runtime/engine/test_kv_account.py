@@ -130,6 +130,21 @@ class Pair:
         self.account.cut(sequence, keep)
         self.compare_positions()
 
+    def pack(self) -> None:
+        if self.context.has_pending_copies:
+            return
+        state = np.empty(self.context.size_of_all(), np.uint8)
+        assert self.context.save_all(state)
+        assert self.context.restore_all(state)
+        self.account.pack()
+        assert self.account.used == self.account.span
+        self.compare_positions()
+
+    def clear(self) -> None:
+        self.context.clear()
+        self.account.clear()
+        self.compare_positions()
+
     def compare_positions(self) -> None:
         for sequence in range(SEQUENCES):
             length = self.account.length(sequence)
@@ -156,6 +171,8 @@ orders = st.one_of(
     st.tuples(st.just("restore"), st.tuples(sequences, sequences)),
     st.tuples(st.just("cut"), st.tuples(sequences, st.integers(0, 100))),
     st.tuples(st.just("remove"), sequences),
+    st.tuples(st.just("pack"), st.none()),
+    st.tuples(st.just("clear"), st.none()),
 )
 
 
@@ -186,6 +203,10 @@ def test_random_traffic_leaves_both_accounts_equal(
                         pair.cut(sequence, keep)
                 case "remove", int(sequence):
                     pair.cut(sequence, 0)
+                case "pack", None:
+                    pair.pack()
+                case "clear", None:
+                    pair.clear()
         # The debug line tells the state before a batch: one more shows the last one.
         pair.decode(dict.fromkeys(range(SEQUENCES), 1))
     finally:
