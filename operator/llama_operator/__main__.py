@@ -7,7 +7,8 @@ import logging
 import os
 import socket
 import sys
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from datetime import UTC, datetime
 
 import aiohttp
 import kopf
@@ -27,8 +28,8 @@ class CannotStart(Exception):
     """Something that the operator needs is not there; the message says what to do."""
 
 
-async def run(settings: Settings) -> None:
-    """Run until SIGTERM or SIGINT.
+async def run(settings: Settings, now: Callable[[], datetime] = lambda: datetime.now(UTC)) -> None:
+    """Run until SIGTERM or SIGINT. `now` is the clock by which everything is decided.
 
     Raises CannotStart, and what ends a watch for good: whoever started the operator starts
     it again, and it goes on from what it finds.
@@ -44,7 +45,7 @@ async def run(settings: Settings) -> None:
         await _check_crd(kubernetes)
         # kopf asks for the user's name otherwise, and a pod's user has none.
         instance = os.environ.setdefault("POD_ID", socket.gethostname())
-        controller = Controller(kubernetes, session, settings, instance=instance)
+        controller = Controller(kubernetes, session, settings, instance=instance, now=now)
         await _begin(controller)
         async with (
             serving(

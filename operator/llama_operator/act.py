@@ -9,7 +9,16 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 
 from llama_operator import api
-from llama_operator.actions import Action, Apply, Create, DeletePod, RecordEvent, object_name
+from llama_operator.actions import (
+    Action,
+    Annotate,
+    Apply,
+    Create,
+    DeletePod,
+    Evict,
+    RecordEvent,
+    object_name,
+)
 from llama_operator.cache import Cache, controller
 from llama_operator.kube import (
     EVENT,
@@ -66,6 +75,9 @@ class Actor:
         for action in actions:
             if isinstance(action, DeletePod):
                 await self._delete(resource, action)
+            elif isinstance(action, Annotate | Evict):
+                if (refusal := await self._restart(action)) is not None:
+                    refusals.append(refusal)
             elif (refusal := await self._write(resource, action)) is not None:
                 refusals.append(refusal)
         return refusals
@@ -132,16 +144,7 @@ class Actor:
             deleted = await self._kubernetes.delete(POD, action.namespace, action.name, action.uid)
         except ApiException as error:
             if error.status == 404 or (error.status == 409 and "uid" in message_of(error).lower()):
-                self._cache.drop(
-                    {
-                        "kind": POD.kind,
-                        "metadata": {
-                            "namespace": action.namespace,
-                            "name": action.name,
-                            "uid": action.uid,
-                        },
-                    }
-                )
+                self._cache.drop(_pod_identity(action))
                 return
             raise
         logger.info("%s", action.message)
@@ -154,6 +157,29 @@ class Actor:
         await self.record(
             resource, RecordEvent("Normal", action.reason, "DeletePod", action.message)
         )
+
+    async def _restart(self, action: Annotate | Evict) -> Refusal | None:
+        """Ask the pod, or evict it; the refusal when its time has not come."""
+        try:
+            if isinstance(action, Evict):
+                await self._kubernetes.evict(action.namespace, action.name, action.uid)
+                logger.info("Evicted pod %s", action.name)
+                written = await self._kubernetes.get(POD, action.namespace, action.name)
+            else:
+                body = {"metadata": {"uid": action.uid, "annotations": dict(action.annotations)}}
+                written = await self._kubernetes.merge(POD, action.namespace, action.name, body)
+                logger.info("Annotated pod %s: %s", action.name, dict(action.annotations))
+        except ApiException as error:
+            if error.status == 404 or (error.status == 409 and "uid" in message_of(error).lower()):
+                self._cache.drop(_pod_identity(action))
+                return None
+            if error.status not in (403, 409, 422, 429):
+                raise
+            said = f"{message_of(error).rstrip('.')}."
+            reason = "Disruption" if error.status == 429 else "Rejected"
+            return Refusal(action.object, reason, said, permanent=False)
+        self._cache.learn(written)
+        return None
 
     async def _write(self, resource: Manifest, action: Create | Apply) -> Refusal | None:
         kind = OWNED[action.manifest["kind"]]
@@ -221,3 +247,9 @@ class Actor:
             "delete it, or give the LlamaDeployment another name."
         )
         return Refusal(name, "NameTaken", message, permanent=True)
+
+
+def _pod_identity(action: DeletePod | Annotate | Evict) -> Manifest:
+    """Enough of the pod for the cache to forget it."""
+    metadata = {"namespace": action.namespace, "name": action.name, "uid": action.uid}
+    return {"kind": POD.kind, "metadata": metadata}

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Literal
 
@@ -35,6 +36,35 @@ class DeletePod:
 
 
 @dataclass(frozen=True, slots=True)
+class Annotate:
+    """Set annotations of the pod with this UID; None takes one away."""
+
+    namespace: str
+    name: str
+    uid: str
+    annotations: Mapping[str, str | None]
+
+    @property
+    def object(self) -> str:
+        """By which a refusal is remembered."""
+        return f"Restart {self.name}"
+
+
+@dataclass(frozen=True, slots=True)
+class Evict:
+    """Evict the pod with this UID, as far as its disruption budget allows."""
+
+    namespace: str
+    name: str
+    uid: str
+
+    @property
+    def object(self) -> str:
+        """By which a refusal is remembered."""
+        return f"Restart {self.name}"
+
+
+@dataclass(frozen=True, slots=True)
 class RecordEvent:
     """Tell the user of a change, once."""
 
@@ -44,7 +74,7 @@ class RecordEvent:
     message: str
 
 
-Action = Create | Apply | DeletePod
+Action = Create | Apply | DeletePod | Annotate | Evict
 
 
 def object_name(manifest: Manifest) -> str:

@@ -5,6 +5,8 @@ from __future__ import annotations
 import asyncio
 import random
 import time
+from collections.abc import Callable
+from datetime import UTC, datetime
 
 import aiohttp
 
@@ -32,6 +34,7 @@ class Controller:
         settings: Settings,
         *,
         instance: str,
+        now: Callable[[], datetime] = lambda: datetime.now(UTC),
     ) -> None:
         """`session` asks the runtimes; `instance` names this process in events."""
         self._workers = settings.workers
@@ -43,6 +46,8 @@ class Controller:
             Actor(kubernetes, self.cache, instance=instance),
             self._poller.readings,
             default_image=settings.runtime_image,
+            max_concurrent_restarts=settings.max_concurrent_restarts,
+            now=now,
         )
         self._queue: WorkQueue[Key] = WorkQueue(
             reconciler.reconcile,

@@ -6,7 +6,7 @@ state, and asks for nothing when nothing is to be done.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import datetime
 
 from pydantic import ValidationError
@@ -20,6 +20,8 @@ from llama_operator.observation import Failure, Observation
 from llama_operator.pods import Pod, read_pod
 from llama_operator.problems import Problem, pod_problem
 from llama_operator.refusals import refusal_problems
+from llama_operator.restart.plan import restarts
+from llama_operator.restart.situation import REFUSED, Outcome, Situation
 from llama_operator.retry import AVOID
 from llama_operator.rollout import Fleet, NewPod, Plan, plan
 from llama_operator.runtime_status import Reading, Unknown
@@ -101,26 +103,48 @@ def _decide(
     }
     image = _image(observation, resource, previous, fleet)
     build_pod(resource, 0, image=image)  # A spec that makes no pod must not delete one either.
-    planned = plan(fleet, _absent(resource, previous, fleet, failures), now)
+    readings = {pod.uid: observation.reading(pod.uid) for pod in pods if pod.running}
+    restarted = restarts(
+        Situation(resource, previous, fleet, readings, failures, observation.slot_free), now
+    )
+    rolled = _as_rolled(fleet, resource, restarted)
+    planned = plan(rolled, _absent(resource, previous, fleet, failures), now)
     services, wake = _services(observation, resource, failures, now)
     look = Look(
         resource=resource,
         previous=previous,
         fleet=fleet,
         image=image,
-        readings={pod.uid: observation.reading(pod.uid) for pod in pods if pod.running},
+        readings=readings,
         problems=_problems(observation, resource, previous, fleet, failures),
         failures=failures,
+        update_waits=not rolled.may_roll,
+        restart=restarted.status,
+        restart_findings=restarted.findings,
+        last_restarts=restarted.last_restarts,
     )
     return Decision(
         actions=(
             *services,
             *_labels(resource, fleet, failures, now),
             *_pods(resource, planned, image),
+            *restarted.actions,
         ),
         status=build_status(look, now),
-        wake_at=min((moment for moment in (planned.wake_at, wake) if moment), default=None),
+        wake_at=min(
+            (moment for moment in (planned.wake_at, wake, restarted.wake_at) if moment),
+            default=None,
+        ),
     )
+
+
+def _as_rolled(fleet: Fleet, resource: LlamaDeployment, restarted: Outcome) -> Fleet:
+    """The fleet for a rollout: a pod that is being restarted counts as away."""
+    waits = resource.spec.rollout.update_policy == "Window" and not restarted.window_open
+    pods = tuple(
+        replace(pod, ready=pod.ready and pod.name not in restarted.busy) for pod in fleet.pods
+    )
+    return replace(fleet, pods=pods, may_roll=not waits)
 
 
 def _image(
@@ -254,8 +278,8 @@ def _problems(
 ) -> tuple[Problem, ...]:
     refused = [
         Problem(failure.reason, failure.message, failure.permanent)
-        for _, failure in sorted(failures.items())
-        if not failure.soon
+        for name, failure in sorted(failures.items())
+        if not failure.soon and not name.startswith(REFUSED)
     ]
     refusals = dict(refusal_problems(resource, previous, fleet))
     broken = (

@@ -87,6 +87,25 @@ class Kubernetes:
         query = {"fieldManager": FIELD_MANAGER, "fieldValidation": "Strict", "force": "true"}
         return await self._request("PATCH", kind, path, query, manifest)
 
+    async def merge(self, kind: Kind, namespace: str, name: str, body: Manifest) -> Manifest:
+        """A merge patch: these fields and no others. The object as it is then.
+
+        A `metadata.uid` in the body that is not the object's is refused with 409 or 422.
+        """
+        query = {"fieldManager": FIELD_MANAGER, "fieldValidation": "Strict"}
+        path = kind.path(namespace, name)
+        return await self._request("PATCH", kind, path, query, body, "application/merge-patch+json")
+
+    async def evict(self, namespace: str, name: str, uid: str) -> None:
+        """Evict the pod with this UID (policy/v1); 429 while its disruption budget forbids it."""
+        body = {
+            "apiVersion": "policy/v1",
+            "kind": "Eviction",
+            "metadata": {"name": name, "namespace": namespace},
+            "deleteOptions": {"preconditions": {"uid": uid}},
+        }
+        await self._request("POST", POD, POD.path(namespace, name, "eviction"), {}, body)
+
     async def delete(self, kind: Kind, namespace: str, name: str, uid: str) -> Manifest:
         """Begin to delete the object with this UID; 409 when the name is another's by now."""
         body = {
@@ -132,8 +151,9 @@ class Kubernetes:
         path: str,
         query: dict[str, str],
         body: Manifest | None = None,
+        patch_type: str = "application/apply-patch+yaml",
     ) -> Manifest:
-        content_type = "application/apply-patch+yaml" if method == "PATCH" else "application/json"
+        content_type = patch_type if method == "PATCH" else "application/json"
         sent = {name: value for name, value in query.items() if value}
         url = f"{self._connection.server}{path}" + (f"?{urlencode(sent)}" if sent else "")
         async with self._connection.session.request(

@@ -49,6 +49,24 @@ POD_REFUSALS = Counter(
     ["reason"],
     registry=REGISTRY,
 )
+RESTARTS = Counter(
+    "llama_operator_restarts_total",
+    "Restarts that have ended, by method, reason and result: Done, Failed.",
+    ["method", "reason", "result"],
+    registry=REGISTRY,
+)
+RESTART_DOWNTIME = Histogram(
+    "llama_operator_restart_downtime_seconds",
+    "How long a restarted pod was not Ready, by method.",
+    ["method"],
+    buckets=(0.1, 1, 5, 10, 20, 30, 60, 120, 300, 600, 1800),
+    registry=REGISTRY,
+)
+RESTARTS_SKIPPED = Counter(
+    "llama_operator_restarts_skipped_total",
+    "Pods that a run of restarts did not reach before its window closed or it was halted.",
+    registry=REGISTRY,
+)
 RUNTIME_POLLS = Counter(
     "llama_operator_runtime_polls_total",
     "Questions to a runtime's /status, by result: answered, silent.",
@@ -92,6 +110,9 @@ def reference() -> Iterator[Reference]:
         API_REQUESTS,
         POD_DELETIONS,
         POD_REFUSALS,
+        RESTARTS,
+        RESTART_DOWNTIME,
+        RESTARTS_SKIPPED,
         RUNTIME_POLLS,
         RESYNCS,
         MISSED_CHANGES,

@@ -19,6 +19,12 @@ INDEX_LABEL: Final = "llama-operator.dev/index"
 TEMPLATE_HASH_ANNOTATION: Final = "llama-operator.dev/template-hash"
 ATTEMPT_ANNOTATION: Final = "llama-operator.dev/attempt"
 AVOIDED_NODES_ANNOTATION: Final = "llama-operator.dev/avoided-nodes"
+REQUEST_ANNOTATION: Final = "llama-operator.dev/request"
+
+RESTART_ANNOTATION: Final = "llama-operator.dev/restart"
+"""On the LlamaDeployment, by the user: a value that is new asks for a restart of every pod."""
+HOLD_ANNOTATION: Final = "llama-operator.dev/hold"
+"""On the LlamaDeployment, by the user: `true` holds all restarts."""
 
 OWNED_SELECTOR: Final = f"{MANAGED_BY_LABEL}={FIELD_MANAGER}"
 """Selects what any LlamaDeployment owns; the API server filters by it."""

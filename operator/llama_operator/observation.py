@@ -46,6 +46,8 @@ class Observation:
     """By `Failure.object`."""
 
     default_image: str = ""
+    slot_free: bool = True
+    """Fewer restarts are under way in the cluster than are allowed."""
 
     def reading(self, uid: str) -> Reading:
         """The last status of the runtime in a pod."""

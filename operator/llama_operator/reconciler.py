@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping
 from datetime import UTC, datetime, timedelta
 
 from llama_operator.act import Actor
-from llama_operator.actions import Apply, Create, object_name
+from llama_operator.actions import Annotate, DeletePod, Evict, object_name
 from llama_operator.cache import Cache
 from llama_operator.decide import Decision, decide, previous_status
 from llama_operator.failures import Failures
@@ -15,6 +15,8 @@ from llama_operator.kube import POD, POD_DISRUPTION_BUDGET, SERVICE
 from llama_operator.metrics import POD_REFUSALS, RECONCILE_SECONDS, RECONCILES
 from llama_operator.names import Key, Manifest
 from llama_operator.observation import Observation
+from llama_operator.restart.telling import restart_events
+from llama_operator.restart_slots import RestartSlots, count_restarts
 from llama_operator.runtime_status import Reading
 from llama_operator.status.changes import RETRY, due_after, events
 
@@ -33,6 +35,7 @@ class Reconciler:
         readings: Mapping[str, Reading],
         *,
         default_image: str,
+        max_concurrent_restarts: int = 1,
         now: Callable[[], datetime] = lambda: datetime.now(UTC),
     ) -> None:
         """`readings` are what the runtimes said last, by the pod's UID."""
@@ -42,6 +45,7 @@ class Reconciler:
         self._default_image = default_image
         self._now = now
         self._failures = Failures()
+        self._slots = RestartSlots(cache, max_concurrent_restarts)
         self._written: dict[Key, datetime] = {}
 
     async def reconcile(self, key: Key) -> float | None:
@@ -62,6 +66,7 @@ class Reconciler:
     def forget(self, key: Key) -> None:
         """The LlamaDeployment is gone."""
         self._failures.forget(key)
+        self._slots.forget(key)
         self._written.pop(key, None)
 
     async def _reconcile(self, key: Key) -> float | None:
@@ -71,6 +76,7 @@ class Reconciler:
                 self.forget(key)
                 return None
             decision = decide(self._observe(key, resource), self._now())
+            self._slots.decided(key, decision.status)
             if not decision.actions:
                 return await self._tell(key, resource, decision)
             await self._act(key, resource, decision)
@@ -88,6 +94,7 @@ class Reconciler:
             readings=self._readings,
             failures=self._failures.of(key),
             default_image=self._default_image,
+            slot_free=self._slots.free(key),
         )
 
     async def _act(self, key: Key, resource: Manifest, decision: Decision) -> None:
@@ -96,9 +103,11 @@ class Reconciler:
             key,
             resource["metadata"]["generation"],
             [
-                object_name(action.manifest)
+                action.object
+                if isinstance(action, Annotate | Evict)
+                else object_name(action.manifest)
                 for action in decision.actions
-                if isinstance(action, Create | Apply)
+                if not isinstance(action, DeletePod)
             ],
             refusals,
             self._now(),
@@ -120,6 +129,9 @@ class Reconciler:
                     for event in events(before, decision.status):
                         if event.action == RETRY:
                             POD_REFUSALS.labels(reason=event.reason).inc()
+                        await self._actor.record(resource, event)
+                    count_restarts(before, decision.status)
+                    for event in restart_events(before, decision.status):
                         await self._actor.record(resource, event)
         return max((min(wake) - now).total_seconds(), 0.0) if wake else None
 

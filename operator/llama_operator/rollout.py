@@ -54,6 +54,8 @@ class Fleet:
     pods: tuple[Pod, ...]
     told: Mapping[str, int] = field(default_factory=dict)
     """Refusals in a row that the status has for a pod, by its UID."""
+    may_roll: bool = True
+    """Pods that serve may be replaced now; those that do not always may."""
 
     def by_index(self) -> dict[int, Pod]:
         """Pods by index; the name is fixed, so there is one at most."""
@@ -151,6 +153,8 @@ def _roll(fleet: Fleet) -> Iterator[Deletion]:
     under_way += sum(not pod.ready for pod in live.values() if not fleet.outdated(pod))
     unavailable = under_way + sum(not pod.ready for pod in outdated)
     for pod in outdated:
+        if pod.ready and not fleet.may_roll:
+            return
         if pod.ready and unavailable < fleet.max_unavailable:
             unavailable += 1
         elif pod.ready or under_way >= fleet.max_unavailable:

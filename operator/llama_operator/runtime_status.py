@@ -5,7 +5,7 @@ from __future__ import annotations
 from enum import Enum
 from typing import Any, Literal
 
-from pydantic import BaseModel, ConfigDict, ValidationError, model_validator
+from pydantic import AwareDatetime, BaseModel, ConfigDict, ValidationError, model_validator
 from pydantic.alias_generators import to_camel
 
 
@@ -35,11 +35,18 @@ class SequencesReading(_Part):
     free: int | None = None
 
 
+class DecodeReading(_Part):
+    tokens_per_second: float | None = None
+    baseline_tokens_per_second: float | None = None
+    slowdown: float | None = None
+
+
 class KvReading(_Part):
     context_tokens: int | None = None
     bytes: int | None = None
     span_ratio: float | None = None
     sequences: SequencesReading = SequencesReading()
+    decode: DecodeReading = DecodeReading()
 
 
 class EngineReading(_Part):
@@ -56,6 +63,21 @@ class NumaReading(_Part):
     gpu_nodes: tuple[int | None, ...] | None = None
 
 
+class MemoryReading(_Part):
+    rss_bytes: int | None = None
+    growth: float | None = None
+    vram_bytes: int | None = None
+
+
+class RequestReading(_Part):
+    """The answer to the annotation `llama-operator.dev/request`."""
+
+    id: str | None = None
+    action: str | None = None
+    state: str | None = None
+    message: str | None = None
+
+
 class RuntimeStatus(_Part):
     """The part of a runtime's status that the operator reads."""
 
@@ -63,10 +85,13 @@ class RuntimeStatus(_Part):
     state: Literal["Starting", "Loading", "Serving", "Draining", "Failed"]
     reason: str | None = None
     message: str | None = None
+    started_at: AwareDatetime | None = None
     model: ModelReading = ModelReading()
     kv: KvReading = KvReading()
     engine: EngineReading = EngineReading()
     numa: NumaReading = NumaReading()
+    memory: MemoryReading = MemoryReading()
+    request: RequestReading = RequestReading()
 
 
 class Unknown(Enum):

@@ -25,6 +25,9 @@ class Settings:
     workers: int
     """Resources that are looked at at the same time."""
 
+    max_concurrent_restarts: int
+    """LlamaDeployments of which a pod may be restarted at the same time."""
+
     health_port: int
     metrics_port: int
     log_level: str
@@ -69,6 +72,15 @@ def parse_settings(arguments: Sequence[str] | None = None) -> Settings:
         metavar="N",
         help="resources that are looked at at the same time, 1 to 128; default: %(default)s",
     )
+    parser.add_argument(
+        "--max-concurrent-restarts",
+        type=int,
+        choices=range(1, 1001),
+        default=1,
+        metavar="N",
+        help="LlamaDeployments of which a pod may be restarted at the same time, 1 to 1000; "
+        "default: %(default)s",
+    )
     parser.add_argument("--health-port", type=_port, default=8080, metavar="PORT")
     parser.add_argument("--metrics-port", type=_port, default=9090, metavar="PORT")
     parser.add_argument(
@@ -80,6 +92,7 @@ def parse_settings(arguments: Sequence[str] | None = None) -> Settings:
         namespaces=tuple(dict.fromkeys(found.namespaces)),
         resync_seconds=found.resync_seconds,
         workers=found.workers,
+        max_concurrent_restarts=found.max_concurrent_restarts,
         health_port=found.health_port,
         metrics_port=found.metrics_port,
         log_level=found.log_level,

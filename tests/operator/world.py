@@ -49,8 +49,10 @@ class World:
             self._delete(action)
         elif isinstance(action, Create):
             self._create(copy.deepcopy(action.manifest))
-        else:
+        elif isinstance(action, Apply):
             self._apply(action)
+        else:
+            raise AssertionError(f"{action} is for a world with restarts")
 
     @property
     def spec(self) -> dict[str, Any]:

@@ -124,6 +124,9 @@ class Values(Part):
     watch_namespaces: list[Namespace] = Field(default_factory=list)
     """Namespaces to serve, with a Role in each; all of them, with a ClusterRole, when empty."""
 
+    max_concurrent_restarts: Annotated[int, Field(ge=1, le=1000)] = 1
+    """LlamaDeployments of which a pod may be restarted at the same time, in the whole cluster."""
+
     log_level: Literal["debug", "info", "warning", "error"] = "info"
     """How much the operator logs."""
 

@@ -41,6 +41,8 @@ from llama_operator.api.status import (
     LlamaDeploymentStatus,
     Measurement,
     PodStatus,
+    RestartedPod,
+    RestartRun,
     RestartStatus,
     Retry,
 )
@@ -74,7 +76,9 @@ __all__ = [
     "Resource",
     "Resources",
     "Restart",
+    "RestartRun",
     "RestartStatus",
+    "RestartedPod",
     "Retry",
     "Rollout",
     "SecretKeyReference",

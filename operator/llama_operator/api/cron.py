@@ -29,3 +29,13 @@ CRON_PATTERN: Final = (
     + "$"
 )
 """Minute, hour, day of the month, month and weekday, in RE2's syntax and Python's."""
+
+_FEBRUARY = "0?2|FEB"
+_SHORT = "0?[469]|11|APR|JUN|SEP|NOV"
+
+NEVER_PATTERN: Final = (
+    r"(?i)^[^ ]+ +[^ ]+ +"
+    rf"((30|31)(,(30|31))* +({_FEBRUARY})|31 +({_FEBRUARY}|{_SHORT})(,({_FEBRUARY}|{_SHORT}))*)"
+    r" +\*$"
+)
+"""A day of the month that none of the months has, and no weekday beside it."""

@@ -9,7 +9,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Final
 
-from llama_operator.api.cron import CRON_PATTERN
+from llama_operator.api.cron import CRON_PATTERN, NEVER_PATTERN
 from llama_operator.api.source import CLAIM_SOURCE_PATTERN, SCHEMES, SOURCE_PATTERN
 from llama_operator.api.units import DURATION_PATTERN
 from llama_operator.api.unsupported import UNSUPPORTED, Unsupported
@@ -226,6 +226,11 @@ RULES: Final = (
         " such as 0 3 * * * for every night at three.",
     ),
     Rule(
+        "spec.restart.schedule",
+        f"!{_matches(NEVER_PATTERN)}",
+        "restart.schedule names a day that its months do not have: correct the day of the month.",
+    ),
+    Rule(
         "spec.restart.timeZone",
         _matches("^[A-Za-z][-A-Za-z0-9_+]*(/[A-Za-z0-9][-A-Za-z0-9_+]*){0,2}$"),
         "restart.timeZone must be a name of the IANA time zone database, such as Europe/Berlin.",
@@ -234,6 +239,13 @@ RULES: Final = (
     _duration("spec.restart.jitter", "0s", "24h"),
     _duration("spec.restart.minUptime", "0s", "720h"),
     _duration("spec.rollout.drainTimeout", "0s", "1h"),
+    Rule(
+        "spec",
+        "self.rollout.updatePolicy != 'Window'"
+        " || (has(self.restart) && has(self.restart.schedule))",
+        "rollout.updatePolicy Window needs a window: set restart.schedule, such as 0 3 * * *.",
+        field="rollout.updatePolicy",
+    ),
     # Passed through to the pods
     Rule(
         "spec.image",

@@ -113,6 +113,11 @@ class Kv(Resource):
     type_v: KvType = "f16"
     """Type in which V is stored. A quantised one needs flash attention."""
 
+    keep_over_restart: bool = True
+    """Whether the hottest cached sequences are written to a volume of the pod when its container
+    ends, and read when it starts again with the same model and the same cache. They do not
+    outlive the pod."""
+
 
 class Engine(Resource):
     """How llama.cpp computes."""

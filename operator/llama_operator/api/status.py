@@ -19,7 +19,8 @@ class Condition(StatusPart):
     """One aspect of the state, as metav1.Condition."""
 
     type: Annotated[str, Field(max_length=316)]
-    """Ready, Reconciling, Stalled, ModelLoaded, NUMAAligned, GPUOffloaded or RestartHalted."""
+    """Ready, Reconciling, Stalled, ModelLoaded, NUMAAligned, GPUOffloaded, RestartScheduled,
+    RestartHalted or UpdatePending."""
 
     status: Literal["True", "False", "Unknown"]
     """Whether it is so."""
@@ -53,25 +54,6 @@ class KvStatus(StatusPart):
     """The worst of the pods: part of the cells under attention that hold nothing."""
 
 
-class RestartStatus(StatusPart):
-    """The scheduled restarts."""
-
-    next_time: Timestamp | None = None
-    """When the next window opens, jitter included."""
-
-    last_schedule_time: Timestamp | None = None
-    """When the last window opened."""
-
-    last_completion_time: Timestamp | None = None
-    """When the last run was complete."""
-
-    skipped: int | None = None
-    """Pods that the last window did not reach."""
-
-    message: str | None = None
-    """What the last run did, in a sentence."""
-
-
 class Measurement(StatusPart):
     """What a pod measured of itself."""
 
@@ -79,10 +61,22 @@ class Measurement(StatusPart):
     """Part of the cells under attention that hold nothing."""
 
     decode_tokens_per_second: float | None = None
-    """Decode speed of one sequence."""
+    """Decode speed of late steps."""
+
+    decode_slowdown: float | None = None
+    """Loss of decode speed against the pod's own baseline at the same depth."""
 
     memory_bytes: int | None = None
-    """Resident memory."""
+    """Resident memory, and that of the GPU where it is known."""
+
+    memory_growth: float | None = None
+    """Growth of memory since the model was loaded."""
+
+    cpus: str | None = None
+    """CPUs that the container was given, as `4-7`."""
+
+    mems: str | None = None
+    """NUMA nodes whose memory it was given, as `1`."""
 
 
 class LastRestart(StatusPart):
@@ -92,7 +86,7 @@ class LastRestart(StatusPart):
     """When it began."""
 
     reason: str
-    """Why, in one CamelCase word."""
+    """Why: Scheduled, ByHand, SpanRatio, DecodeSlowdown, MemoryGrowth or Misplaced."""
 
     method: str
     """Compact, Container or Pod."""
@@ -104,7 +98,109 @@ class LastRestart(StatusPart):
     """What it measured afterwards."""
 
     downtime_seconds: float | None = None
-    """How long the pod was not Ready."""
+    """How long the pod was not Ready; left out where that was not seen."""
+
+    message: str | None = None
+    """Why, with the numbers, and what was gained, in sentences."""
+
+
+class RestartedPod(StatusPart):
+    """What a run has to do with one pod."""
+
+    name: Annotated[str, Field(max_length=253)]
+    """Name of the pod."""
+
+    uid: str
+    """UID of the pod that was there when its turn came."""
+
+    state: Literal["Asked", "Done", "Failed", "LeftAlone"]
+    """`Asked`: it is being restarted. `Done`: it is back. `Failed`: it is not, or refused.
+    `LeftAlone`: there was no reason to restart it."""
+
+    method: str | None = None
+    """Compact, Container or Pod."""
+
+    reason: str | None = None
+    """Why, in one CamelCase word."""
+
+    message: str | None = None
+    """Why, with the numbers."""
+
+    restarts: int | None = None
+    """Starts of the container before, by the kubelet's count."""
+
+    start_time: Timestamp | None = None
+    """When the request or the eviction was seen to have been taken."""
+
+    unready_time: Timestamp | None = None
+    """When the pod stopped being Ready."""
+
+    before: Measurement | None = None
+    """What the pod measured before."""
+
+
+class RestartRun(StatusPart):
+    """One pass over the pods. It is written before anything is done to a pod, so that an
+    operator that is killed goes on and restarts none twice."""
+
+    id: Annotated[str, Field(max_length=64)]
+    """The window's moment in the schedule, or that of the request by hand."""
+
+    cause: Literal["Schedule", "Hand"]
+    """What asked for it."""
+
+    open_time: Timestamp
+    """When it began."""
+
+    close_time: Timestamp
+    """No restart starts afterwards."""
+
+    state: Literal["Running", "Complete", "Closed", "Halted"]
+    """`Complete`: every pod had its turn. `Closed`: the window closed before. `Halted`: a pod
+    did not come back."""
+
+    pods: Annotated[
+        tuple[RestartedPod, ...],
+        Field(
+            max_length=1000,
+            json_schema_extra={
+                "x-kubernetes-list-type": "map",
+                "x-kubernetes-list-map-keys": ["name"],
+            },
+        ),
+    ] = ()
+    """The pods that had their turn."""
+
+
+class RestartStatus(StatusPart):
+    """The restarts."""
+
+    next_time: Timestamp | None = None
+    """When the next window opens, jitter included."""
+
+    last_schedule_time: Timestamp | None = None
+    """The moment of the schedule whose window opened last."""
+
+    last_completion_time: Timestamp | None = None
+    """When every pod of a run had had its turn."""
+
+    skipped: int | None = None
+    """Pods that the last run did not reach."""
+
+    message: str | None = None
+    """What the last run did or waits for, in a sentence."""
+
+    observed_schedule: str | None = None
+    """Schedule, time zone, window and jitter from which nextTime was computed."""
+
+    observed_time: Timestamp | None = None
+    """When that schedule was first seen. Windows before it do not count."""
+
+    handled: str | None = None
+    """The value of the annotation `llama-operator.dev/restart` that was acted on."""
+
+    run: RestartRun | None = None
+    """The run that is under way, or the last one."""
 
 
 class AvoidedNode(StatusPart):

@@ -29,9 +29,9 @@ def build_status(look: Look, now: datetime) -> LlamaDeploymentStatus:
         model=model_alias(look.resource),
         runtime_image=look.image,
         kv=_kv(look, rows),
-        restart=look.previous.restart,
+        restart=look.restart,
         conditions=with_times(
-            [*readiness(look), *aspects(look)],
+            [*readiness(look), *aspects(look), *look.restart_findings],
             look.previous.conditions,
             metadata.generation,
             now,

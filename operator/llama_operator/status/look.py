@@ -3,14 +3,20 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
-from llama_operator.api import LlamaDeployment, LlamaDeploymentStatus
+from llama_operator.api import (
+    LastRestart,
+    LlamaDeployment,
+    LlamaDeploymentStatus,
+    RestartStatus,
+)
 from llama_operator.observation import Failure
 from llama_operator.pods import Pod
 from llama_operator.problems import Problem
 from llama_operator.rollout import Fleet
 from llama_operator.runtime_status import Reading, RuntimeStatus, Unknown
+from llama_operator.status.conditions import Finding
 
 
 @dataclass(frozen=True, slots=True)
@@ -26,6 +32,13 @@ class Look:
 
     problems: tuple[Problem, ...]
     failures: Mapping[str, Failure]
+    update_waits: bool = False
+    """Pods of an older template serve on until the window opens."""
+
+    restart: RestartStatus | None = None
+    restart_findings: tuple[Finding, ...] = ()
+    last_restarts: Mapping[str, LastRestart] = field(default_factory=dict)
+    """By the pod's name."""
 
     def known(self) -> list[tuple[Pod, RuntimeStatus]]:
         """The wanted pods whose runtime has answered."""

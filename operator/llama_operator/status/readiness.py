@@ -21,7 +21,9 @@ PROGRESS_REASONS = {"Starting", "RollingOut", "AllReplicasReady", "ScaledToZero"
 def readiness(look: Look) -> list[Finding]:
     """The three conditions of kstatus."""
     fleet = look.fleet
-    current = sum(pod.ready and not fleet.outdated(pod) for pod in fleet.wanted())
+    current = sum(
+        pod.ready and (look.update_waits or not fleet.outdated(pod)) for pod in fleet.wanted()
+    )
     problem = _worst(look.problems)
     if problem is None and current == fleet.replicas:
         return _serving(fleet)

@@ -41,7 +41,7 @@ def _row(look: Look, pod: Pod, before: PodStatus | None) -> PodStatus:
         node=pod.node,
         ready=pod.ready,
         retry=_retry(pod, before),
-        last_restart=before.last_restart if before is not None else None,
+        last_restart=look.last_restarts.get(pod.name),
     )
     reading = look.readings.get(pod.uid)
     if (numa := placement(pod, reading)) is not None:
@@ -70,9 +70,10 @@ def _row(look: Look, pod: Pod, before: PodStatus | None) -> PodStatus:
 def _absent_row(look: Look, before: PodStatus | None, name: str) -> PodStatus:
     """A misaligned pod's verdict stands until the next one has its own."""
     retry = _pending_retry(look, before, name)
+    row = PodStatus(name=name, retry=retry, last_restart=look.last_restarts.get(name))
     if before is None or retry is None or retry.reason != NOT_ALIGNED:
-        return PodStatus(name=name, retry=retry)
-    return PodStatus(name=name, retry=retry, numa_verdict=before.numa_verdict)
+        return row
+    return row.model_copy(update={"numa_verdict": before.numa_verdict})
 
 
 def _retry(pod: Pod, before: PodStatus | None) -> Retry | None:

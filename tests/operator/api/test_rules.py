@@ -182,6 +182,16 @@ CASES = (
         " such as 0 3 * * * for every night at three.",
         {"spec.restart.schedule": "*/15 2-4 1,15 * MON-fri"},
     ),
+    Case(
+        {"spec.restart.schedule": "0 0 30 2 *"},
+        "restart.schedule names a day that its months do not have: correct the day of the month.",
+        {"spec.restart.schedule": "0 0 29 2 *"},
+    ),
+    Case(
+        {"spec.rollout.updatePolicy": "Window"},
+        "rollout.updatePolicy Window needs a window: set restart.schedule, such as 0 3 * * *.",
+        {"spec.rollout.updatePolicy": "Window", "spec.restart.schedule": "0 3 * * *"},
+    ),
     Case({"spec.restart.schedule": "60 3 * * *"}, "restart.schedule must be a cron line"),
     Case({"spec.restart.schedule": "0 3 * *"}, "restart.schedule must be a cron line"),
     Case({"spec.restart.schedule": "0 0 3 * * *"}, "restart.schedule must be a cron line"),

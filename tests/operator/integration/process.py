@@ -27,6 +27,7 @@ RULES = [
         ["pods", "services", "poddisruptionbudgets"],
         ["get", "list", "watch", "create", "patch", "delete"],
     ),
+    ([""], ["pods/eviction"], ["create"]),
     (["events.k8s.io"], ["events"], ["create"]),
 ]
 """What docs/operator.md lists; nothing else is granted here."""
