@@ -5,10 +5,14 @@ from __future__ import annotations
 import asyncio
 import logging
 import os
+import secrets
+import signal
 import socket
 import sys
-from collections.abc import Callable, Sequence
+import time
+from collections.abc import Callable, Coroutine, Sequence
 from datetime import UTC, datetime
+from typing import Any
 
 import aiohttp
 import kopf
@@ -17,6 +21,7 @@ from llama_operator.connection import NoCluster, connect
 from llama_operator.controller import Controller
 from llama_operator.handlers import build_registry, build_settings
 from llama_operator.kube import LLAMA_DEPLOYMENT, ApiException, Kubernetes, message_of
+from llama_operator.leadership import Leadership, NotLeading
 from llama_operator.runtime_client import new_session
 from llama_operator.settings import Settings, parse_settings
 from llama_operator.web import health_app, metrics_app, serving
@@ -31,8 +36,8 @@ class CannotStart(Exception):
 async def run(settings: Settings, now: Callable[[], datetime] = lambda: datetime.now(UTC)) -> None:
     """Run until SIGTERM or SIGINT. `now` is the clock by which everything is decided.
 
-    Raises CannotStart, and what ends a watch for good: whoever started the operator starts
-    it again, and it goes on from what it finds.
+    Raises CannotStart, NotLeading, and what ends a watch for good: whoever started the
+    operator starts it again, and it goes on from what it finds.
     """
     try:
         connection = connect()
@@ -40,31 +45,93 @@ async def run(settings: Settings, now: Callable[[], datetime] = lambda: datetime
         raise CannotStart(
             f"No cluster was found: {error}. Run in a pod or set KUBECONFIG."
         ) from error
+    # kopf asks for the user's name otherwise, and a pod's user has none.
+    instance = os.environ.setdefault("POD_ID", f"{socket.gethostname()}-{secrets.token_hex(4)}")
+    stop = _stop_flag()
     async with connection, new_session() as session:
+        leadership = None
         kubernetes = Kubernetes(connection)
-        await _check_crd(kubernetes)
-        # kopf asks for the user's name otherwise, and a pod's user has none.
-        instance = os.environ.setdefault("POD_ID", socket.gethostname())
+        if settings.lease is not None:
+            leadership = Leadership(kubernetes, settings.lease, instance, clock=_clock)
+            kubernetes = Kubernetes(connection, leadership.seconds_left)
         controller = Controller(kubernetes, session, settings, instance=instance, now=now)
-        await _begin(controller)
+
+        def ready() -> bool:
+            return controller.told or (leadership is not None and leadership.standby)
+
         async with (
-            serving(
-                health_app(controller.cache.lag, lambda: controller.told), settings.health_port
-            ),
+            serving(health_app(controller.cache.lag, ready), settings.health_port),
             serving(metrics_app(), settings.metrics_port),
-            asyncio.TaskGroup() as group,
         ):
-            work = group.create_task(controller.run())
-            try:
-                await kopf.operator(
-                    registry=build_registry(controller),
-                    settings=build_settings(),
-                    standalone=True,
-                    clusterwide=not settings.namespaces,
-                    namespaces=settings.namespaces,
-                )
-            finally:
-                work.cancel()
+            work = _work(controller, kubernetes, settings, stop)
+            await (work if leadership is None else _lead(leadership, work, stop))
+
+
+async def _lead(
+    leadership: Leadership, work: Coroutine[Any, Any, None], stop: asyncio.Event
+) -> None:
+    """Do the work once this process leads, and as long as it does."""
+    if not await _unless(stop, leadership.acquire()):
+        work.close()
+        return
+    try:
+        async with asyncio.TaskGroup() as tasks:
+            hold = tasks.create_task(leadership.hold())
+            await work
+            hold.cancel()
+    except ExceptionGroup as group:
+        if (lost := group.subgroup(NotLeading)) is not None:
+            raise lost.exceptions[0] from None
+        raise
+    finally:
+        await leadership.release()
+
+
+async def _unless(stop: asyncio.Event, wanted: Coroutine[Any, Any, None]) -> bool:
+    """Wait for it; False when the flag was raised before."""
+    flag, task = asyncio.create_task(stop.wait()), asyncio.create_task(wanted)
+    await asyncio.wait((flag, task), return_when=asyncio.FIRST_COMPLETED)
+    for left in (flag, task):
+        left.cancel()
+    await asyncio.gather(flag, task, return_exceptions=True)
+    if task.cancelled():
+        return False
+    task.result()
+    return True
+
+
+async def _work(
+    controller: Controller, kubernetes: Kubernetes, settings: Settings, stop: asyncio.Event
+) -> None:
+    await _check_crd(kubernetes)
+    await _begin(controller)
+    async with asyncio.TaskGroup() as group:
+        work = group.create_task(controller.run())
+        try:
+            await kopf.operator(
+                registry=build_registry(controller),
+                settings=build_settings(),
+                standalone=True,
+                clusterwide=not settings.namespaces,
+                namespaces=settings.namespaces,
+                stop_flag=stop,
+            )
+        finally:
+            work.cancel()
+
+
+def _stop_flag() -> asyncio.Event:
+    """Raised by SIGTERM and SIGINT until kopf listens for them itself: they do nothing by
+    themselves to the first process of a container."""
+    flag = asyncio.Event()
+    for number in (signal.SIGTERM, signal.SIGINT):
+        asyncio.get_running_loop().add_signal_handler(number, flag.set)
+    return flag
+
+
+def _clock() -> float:
+    """Seconds that never go back and go on while the machine sleeps."""
+    return time.clock_gettime(time.CLOCK_BOOTTIME)
 
 
 async def _begin(controller: Controller) -> None:
@@ -105,7 +172,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     logging.getLogger("asyncio").setLevel(logging.WARNING)
     try:
         asyncio.run(run(settings))
-    except CannotStart as error:
+    except (CannotStart, NotLeading) as error:
         logger.error("%s", error)
         return 1
     except Exception:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, Final
 from urllib.parse import quote, urlencode
@@ -10,7 +11,7 @@ from urllib.parse import quote, urlencode
 import aiohttp
 from yarl import URL
 
-from llama_operator import api
+from llama_operator import api, lease
 from llama_operator.connection import Connection
 from llama_operator.metrics import API_REQUESTS
 from llama_operator.names import FIELD_MANAGER, OWNED_SELECTOR, Manifest
@@ -59,6 +60,7 @@ POD_DISRUPTION_BUDGET: Final = Kind(
     "PodDisruptionBudget", "policy/v1", "poddisruptionbudgets", OWNED_SELECTOR
 )
 EVENT: Final = Kind("Event", "events.k8s.io/v1", "events")
+LEASE: Final = Kind(lease.KIND, lease.API_VERSION, "leases")
 
 OWNED: Final = {kind.kind: kind for kind in (POD, SERVICE, POD_DISRUPTION_BUDGET)}
 WATCHED: Final = {LLAMA_DEPLOYMENT.kind: LLAMA_DEPLOYMENT, **OWNED}
@@ -68,17 +70,28 @@ class Kubernetes:
     """Requests to the API server.
 
     Every method raises ApiException when the server refuses, aiohttp.ClientError or
-    TimeoutError when it cannot be reached.
+    TimeoutError when it cannot be reached. Those that write also raise what the fence raises.
     """
 
-    def __init__(self, connection: Connection) -> None:
+    def __init__(
+        self, connection: Connection, fence: Callable[[], float] = lambda: REQUEST_SECONDS
+    ) -> None:
+        """`fence` is asked right before each write how many seconds it may take."""
         self._connection = connection
+        self._fence = fence
 
     async def create(self, kind: Kind, manifest: Manifest) -> Manifest:
         """Make an object that does not exist; 409 when it does. The object as it was made."""
-        namespace = manifest["metadata"]["namespace"]
+        path = kind.path(manifest["metadata"]["namespace"])
         query = {"fieldManager": FIELD_MANAGER, "fieldValidation": "Strict"}
-        return await self._request("POST", kind, kind.path(namespace), query, manifest)
+        return await self._request("POST", kind, path, query, manifest)
+
+    async def replace(self, kind: Kind, manifest: Manifest) -> Manifest:
+        """Put an object in the place of its resourceVersion; 409 when there is a newer one."""
+        metadata = manifest["metadata"]
+        path = kind.path(metadata["namespace"], metadata["name"])
+        query = {"fieldManager": FIELD_MANAGER, "fieldValidation": "Strict"}
+        return await self._request("PUT", kind, path, query, manifest)
 
     async def apply(self, kind: Kind, manifest: Manifest, subresource: str = "") -> Manifest:
         """Server-side apply: exactly these fields are ours. The object as it is then."""
@@ -155,13 +168,14 @@ class Kubernetes:
     ) -> Manifest:
         content_type = patch_type if method == "PATCH" else "application/json"
         sent = {name: value for name, value in query.items() if value}
+        seconds = REQUEST_SECONDS if method == "GET" else min(REQUEST_SECONDS, self._fence())
         url = f"{self._connection.server}{path}" + (f"?{urlencode(sent)}" if sent else "")
         async with self._connection.session.request(
             method,
             URL(url, encoded=True),
             headers={"Accept": "application/json", "Content-Type": content_type},
             data=None if body is None else json.dumps(body),
-            timeout=aiohttp.ClientTimeout(total=REQUEST_SECONDS),
+            timeout=aiohttp.ClientTimeout(total=seconds),
             allow_redirects=False,
         ) as response:
             raw = await response.read()

@@ -89,6 +89,12 @@ STREAM_LAG = Gauge(
     registry=REGISTRY,
 )
 
+LEADING = Gauge(
+    "llama_operator_leading",
+    "1 while this process holds the Lease and acts; 0 while it waits or runs without one.",
+    registry=REGISTRY,
+)
+
 
 @dataclass(frozen=True, slots=True)
 class Reference:
@@ -117,6 +123,7 @@ def reference() -> Iterator[Reference]:
         RESYNCS,
         MISSED_CHANGES,
         STREAM_LAG,
+        LEADING,
     ):
         family = next(iter(metric.describe()))
         suffix = "_total" if family.type == "counter" else ""

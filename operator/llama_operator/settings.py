@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from llama_operator.api import KIND
+from llama_operator.names import Key
 
 
 @dataclass(frozen=True, slots=True)
@@ -18,6 +19,9 @@ class Settings:
 
     namespaces: tuple[str, ...]
     """The namespaces to serve; all of them when empty."""
+
+    lease: Key | None
+    """The Lease by which one of several operators acts; without one it acts at once."""
 
     resync_seconds: float
     """Time between two full lists."""
@@ -58,6 +62,12 @@ def parse_settings(arguments: Sequence[str] | None = None) -> Settings:
         help="a namespace to serve, can be given more than once; default: all",
     )
     parser.add_argument(
+        "--lease",
+        type=_key,
+        metavar="NAMESPACE/NAME",
+        help="Lease by which one of several operators acts; default: none, it acts at once",
+    )
+    parser.add_argument(
         "--resync-seconds",
         type=_positive,
         default=600.0,
@@ -90,6 +100,7 @@ def parse_settings(arguments: Sequence[str] | None = None) -> Settings:
     return Settings(
         runtime_image=found.runtime_image,
         namespaces=tuple(dict.fromkeys(found.namespaces)),
+        lease=found.lease,
         resync_seconds=found.resync_seconds,
         workers=found.workers,
         max_concurrent_restarts=found.max_concurrent_restarts,
@@ -97,6 +108,13 @@ def parse_settings(arguments: Sequence[str] | None = None) -> Settings:
         metrics_port=found.metrics_port,
         log_level=found.log_level,
     )
+
+
+def _key(text: str) -> Key:
+    namespace, _, name = text.partition("/")
+    if not namespace or not name or "/" in name:
+        raise argparse.ArgumentTypeError(f"{text} is not NAMESPACE/NAME")
+    return Key(namespace, name)
 
 
 def _positive(text: str) -> float:

@@ -24,6 +24,7 @@ NAMESPACED: dict[str, Any] = {"watchNamespaces": ["team-a", "team-b"], "crds": {
 EVERYTHING: dict[str, Any] = {
     "image": {"repository": "registry.example/llama-operator", "tag": "1", "pullPolicy": "Always"},
     "runtimeImage": "registry.example/llama-runtime:1",
+    "replicas": 2,
     "imagePullSecrets": [{"name": "registry"}],
     "logLevel": "debug",
     "extraArgs": ["--workers=32"],

@@ -27,13 +27,15 @@ def helm(cluster: Cluster, release: str, verb: str, *arguments: str) -> None:
     assert result.returncode == 0, result.stderr
 
 
-def may(cluster: Cluster, release: str, verb: str, resource: str, namespace: str) -> bool:
+def may(
+    cluster: Cluster, release: str, verb: str, resource: str, namespace: str, name: str = ""
+) -> bool:
     """Whether the operator of a release may do that."""
     account = f"system:serviceaccount:{release}:{release}-llama-operator"
     kind, _, subresource = resource.partition("/")
     said = cluster.run(
-        "auth", "can-i", verb, kind, f"--subresource={subresource}", "-n", namespace,
-        f"--as={account}",
+        "auth", "can-i", verb, f"{kind}/{name}" if name else kind,
+        f"--subresource={subresource}", "-n", namespace, f"--as={account}",
     ).stdout  # fmt: skip
     assert said.strip() in ("yes", "no"), said
     return said.strip() == "yes"
@@ -57,8 +59,14 @@ def test_gives_the_operator_what_it_needs_and_no_more(
         ("patch", "llamadeployments.llama-operator.dev"),
         ("create", "pods/exec"),
         ("delete", "services"),
+        ("create", "leases.coordination.k8s.io"),
     ):
         assert not may(control_plane, release, verb, resource, "default"), f"{verb} {resource}"
+
+    for verb in ("get", "update"):
+        leases, own = "leases.coordination.k8s.io", f"{release}-llama-operator"
+        assert may(control_plane, release, verb, leases, release, own)
+        assert not may(control_plane, release, verb, leases, release, "another")
 
 
 def test_an_upgrade_to_some_namespaces_takes_the_cluster_away(

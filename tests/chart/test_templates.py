@@ -147,7 +147,12 @@ def test_namespaces_get_a_role_each_and_the_cluster_none(render: Render) -> None
     kinds = [document["kind"] for document in documents(text)]
     assert "ClusterRole" not in kinds
     assert "ClusterRoleBinding" not in kinds
-    roles = [d for d in documents(text) if d["kind"] == "Role" and "helm.sh/hook" not in str(d)]
+    roles = [
+        document
+        for document in documents(text)
+        if document["kind"] == "Role"
+        and document["metadata"]["name"] == f"{RELEASE}-llama-operator"
+    ]
     assert [role["metadata"]["namespace"] for role in roles] == ["team-a", "team-b"]
     assert all(role["rules"] == only(wide, "ClusterRole")["rules"] for role in roles)
     arguments = container(text)["args"]
@@ -164,11 +169,44 @@ def test_the_operator_knows_its_own_name(render: Render) -> None:
     ]
 
 
-def test_one_operator_at_a_time(render: Render) -> None:
-    spec = only(render(DEFAULT), "Deployment")["spec"]
+def test_one_operator_acts_at_a_time(render: Render) -> None:
+    text = render(DEFAULT)
+    spec = only(text, "Deployment")["spec"]
 
+    assert f"--lease={NAMESPACE}/{RELEASE}-llama-operator" in container(text)["args"]
     assert spec["replicas"] == 1
-    assert spec["strategy"] == {"type": "Recreate"}
+    assert spec["strategy"]["rollingUpdate"] == {"maxUnavailable": 0, "maxSurge": 1}
+    assert "PodDisruptionBudget" not in [document["kind"] for document in documents(text)]
+
+
+def test_more_operators_are_spread_and_not_drained_together(render: Render) -> None:
+    text = render(EVERYTHING)
+    spec = only(text, "Deployment")["spec"]
+    selector = spec["selector"]["matchLabels"]
+
+    assert spec["replicas"] == 2
+    assert spec["strategy"]["rollingUpdate"] == {"maxUnavailable": 1, "maxSurge": 1}
+    (spread,) = spec["template"]["spec"]["topologySpreadConstraints"]
+    assert spread["labelSelector"]["matchLabels"] == selector
+    budget = only(text, "PodDisruptionBudget")
+    assert budget["spec"]["maxUnavailable"] == 1
+    assert budget["spec"]["selector"]["matchLabels"] == selector
+
+
+@ALL_VALUES
+def test_the_lease_is_the_releases_own(render: Render, values: dict[str, Any]) -> None:
+    text = render(values)
+    (flag,) = (a for a in container(text)["args"] if a.startswith("--lease="))
+    namespace, _, name = flag.removeprefix("--lease=").partition("/")
+
+    role = only(text, "Role", f"{name}-lease")
+    assert role["metadata"]["namespace"] == namespace == NAMESPACE
+    assert {"get", "update"} == {
+        verb for rule in role["rules"] if "resourceNames" in rule for verb in rule["verbs"]
+    }
+    for document in documents(text):
+        if document["kind"] in ("Role", "ClusterRole") and document != role:
+            assert not [rule for rule in document["rules"] if "leases" in rule["resources"]]
 
 
 def test_the_operator_understands_its_arguments(render: Render) -> None:

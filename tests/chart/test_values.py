@@ -27,7 +27,7 @@ def test_takes_the_defaults() -> None:
 @pytest.mark.parametrize(
     ("values", "complaint"),
     [
-        ({"replicas": 2}, "replicas"),
+        ({"replicas": 0}, "replicas"),
         ({"image": {"repo": "x"}}, "repo"),
         ({"logLevel": "verbose"}, "logLevel"),
         ({"crds": {"install": "yes"}}, "install"),

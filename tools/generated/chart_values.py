@@ -118,6 +118,9 @@ class Values(Part):
     """Image of the pods that serve models, unless a resource names its own;
     `llama-runtime` with the chart's appVersion when empty."""
 
+    replicas: Annotated[int, Field(ge=1, le=5)] = 1
+    """Operators. One acts, by a Lease; each of the others takes over when it is gone."""
+
     image_pull_secrets: list[PullSecret] = Field(default_factory=list)
     """Secrets with which the operator's image is pulled, as `[{name: …}]`."""
 

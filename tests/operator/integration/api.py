@@ -22,6 +22,7 @@ PATHS = {
     "resourcequotas": "/api/v1",
     "poddisruptionbudgets": "/apis/policy/v1",
     "events": "/apis/events.k8s.io/v1",
+    "leases": "/apis/coordination.k8s.io/v1",
     "roles": "/apis/rbac.authorization.k8s.io/v1",
     "rolebindings": "/apis/rbac.authorization.k8s.io/v1",
 }

@@ -12,7 +12,7 @@ from tests.cluster_fixtures import REPOSITORY, Cluster
 from tests.operator.integration.api import Api
 from tests.operator.integration.deployment import Deployment, empty
 from tests.operator.integration.kubelet import Kubelet
-from tests.operator.integration.process import OperatorProcess
+from tests.operator.integration.process import OperatorProcess, grant
 
 
 @pytest.fixture(scope="package")
@@ -37,7 +37,7 @@ def api(control_plane: Cluster, crd: None) -> Iterator[Api]:
 
 @pytest.fixture(scope="package")
 def process(api: Api, tmp_path_factory: pytest.TempPathFactory) -> Iterator[OperatorProcess]:
-    process = OperatorProcess(api, tmp_path_factory.mktemp("operator"))
+    process = OperatorProcess(api, tmp_path_factory.mktemp("operator"), grant(api))
     yield process
     if process.running:
         process.kill()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import signal
 import socket
 import subprocess
 import sys
@@ -29,12 +30,13 @@ RULES = [
     ),
     ([""], ["pods/eviction"], ["create"]),
     (["events.k8s.io"], ["events"], ["create"]),
+    (["coordination.k8s.io"], ["leases"], ["get", "create", "update"]),
 ]
 """What docs/operator.md lists; nothing else is granted here."""
 
 
-def grant(api: Api, directory: Path) -> Path:
-    """A service account with `RULES` in the namespace; its kubeconfig."""
+def grant(api: Api) -> str:
+    """A service account with `RULES` in the namespace; its token."""
     names = {"metadata": {"name": ACCOUNT}}
     api.create("serviceaccounts", {"apiVersion": "v1", "kind": "ServiceAccount", **names})
     rules = [
@@ -53,20 +55,24 @@ def grant(api: Api, directory: Path) -> Path:
             "roleRef": {"apiGroup": rbac, "kind": "Role", "name": ACCOUNT},
         },
     )
-    token = api.create(
+    answer = api.create(
         "serviceaccounts",
         {"apiVersion": "authentication.k8s.io/v1", "kind": "TokenRequest", "spec": {}},
         ACCOUNT,
         "token",
-    )["status"]["token"]
+    )
+    return str(answer["status"]["token"])
+
+
+def write_kubeconfig(api: Api, token: str, file: Path, server: str | None = None) -> Path:
+    """A kubeconfig with the token, for the test's API server or for one that stands before it."""
     configuration = api.configuration
-    cluster: dict[str, Any] = {"server": configuration.host}
-    if configuration.ssl_ca_cert:
+    cluster: dict[str, Any] = {"server": server or configuration.host}
+    if configuration.ssl_ca_cert and server is None:
         cluster["certificate-authority"] = configuration.ssl_ca_cert
     else:
         cluster["insecure-skip-tls-verify"] = True
-    kubeconfig = directory / "kubeconfig"
-    kubeconfig.write_text(
+    file.write_text(
         yaml.safe_dump(
             {
                 "apiVersion": "v1",
@@ -78,15 +84,19 @@ def grant(api: Api, directory: Path) -> Path:
             }
         )
     )
-    return kubeconfig
+    return file
 
 
 class OperatorProcess:
     """Starts, kills and restarts the operator for one namespace."""
 
-    def __init__(self, api: Api, directory: Path) -> None:
+    def __init__(
+        self, api: Api, directory: Path, token: str, *, server: str | None = None, lease: str = ""
+    ) -> None:
+        """`server` is asked instead of the API server; `lease` names a Lease of the namespace."""
         self._api = api
-        self._kubeconfig = grant(api, directory)
+        self._kubeconfig = write_kubeconfig(api, token, directory / "kubeconfig", server)
+        self._flags = [f"--lease={api.namespace}/{lease}"] if lease else []
         self._log = directory / "operator.log"
         self._process: subprocess.Popen[bytes] | None = None
         self._started_as = (IMAGE, RESYNC_SECONDS)
@@ -116,6 +126,7 @@ class OperatorProcess:
                     f"--resync-seconds={resync_seconds}",
                     f"--health-port={self._health}",
                     f"--metrics-port={self._metrics}",
+                    *self._flags,
                 ],
                 cwd=REPOSITORY / "operator",
                 env={**without_cluster(), "KUBECONFIG": str(self._kubeconfig)},
@@ -125,6 +136,23 @@ class OperatorProcess:
 
     def wait_ready(self) -> None:
         eventually(self._ready)
+
+    def pause(self) -> None:
+        """SIGSTOP: it sleeps, and nothing in it knows."""
+        assert self._process is not None
+        self._process.send_signal(signal.SIGSTOP)
+
+    def wake(self) -> None:
+        """SIGCONT."""
+        assert self._process is not None
+        self._process.send_signal(signal.SIGCONT)
+
+    def wait_ended(self) -> int:
+        """The exit status of a process that ends by itself."""
+        assert self._process is not None
+        status = self._process.wait(timeout=600)
+        self._process = None
+        return status
 
     def kill(self) -> None:
         """SIGKILL: nothing is finished, nothing is saved."""
@@ -151,6 +179,11 @@ class OperatorProcess:
 
     def health(self) -> int:
         return get(f"http://127.0.0.1:{self._health}/healthz")[0]
+
+    @property
+    def leading(self) -> bool:
+        assert self.running, self.log
+        return self.metrics().get("llama_operator_leading") == 1
 
     def metrics(self) -> dict[str, float]:
         """Every sample by its name and labels, as in the exposition."""
