@@ -248,6 +248,18 @@ ROWS: tuple[Row, ...] = (
         read=at("counters.cureSeconds"),
     ),
     Row(
+        "llama_runtime_kv_restored_sequences",
+        "gauge",
+        "Cached sequences that were taken over from the process before this one.",
+        read=at("kv.restored.sequences"),
+    ),
+    Row(
+        "llama_runtime_kv_restored_tokens",
+        "gauge",
+        "Tokens of the sequences that were taken over from the process before this one.",
+        read=at("kv.restored.tokens"),
+    ),
+    Row(
         "llama_runtime_decode_tokens_per_second",
         "gauge",
         "Decode speed of late steps: all sequences together, prompts left out.",

@@ -35,6 +35,7 @@ ENGINE_LOOK_SECONDS = 1.0
 NUMA_LOOK_SECONDS = 60.0
 IDLE_LOOK_SECONDS = 0.05
 CLOSE_SECONDS = 5
+KEEP_SECONDS = 10  # for the sequences that the next process takes over; longer is cut off
 
 LoadEngine = Callable[[Settings, Callable[[float], None]], Engine]
 ObserveNUMA = Callable[[], NumaReport]
@@ -272,7 +273,7 @@ class Process:
         except TimeoutError:
             drained = False
         cut = self._metrics.in_flight
-        await in_daemon_thread(lambda: model.engine.close(CLOSE_SECONDS), "close")
+        await in_daemon_thread(lambda: model.engine.close(CLOSE_SECONDS + KEEP_SECONDS), "close")
         if drained:
             return self._end_drain("Drained", "All requests were answered.")
         return self._end_drain(
@@ -305,7 +306,7 @@ class Process:
     def _end_drain(self, reason: str, message: str) -> int:
         if self._restart is None:
             return self._end(ExitCode.DRAINED, reason, message)
-        details = self._restart.details(datetime.now(UTC))
+        details = self._restart.details(datetime.now(UTC), self.status())
         return self._end(ExitCode.DRAINED, "RestartRequested", message, **details)
 
     def _end(self, code: ExitCode, reason: str, message: str, **details: object) -> int:

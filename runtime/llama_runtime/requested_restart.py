@@ -24,7 +24,7 @@ class RequestedRestart:
     def of(cls, answer: Answer, status: Status, now: datetime) -> RequestedRestart:
         return cls(answer.id, now, measurement(status), str(status["startedAt"]))
 
-    def details(self, now: datetime) -> dict[str, object]:
+    def details(self, now: datetime, status: Status) -> dict[str, object]:
         """More fields of the termination log: the operator reads them from lastState."""
         return {
             "requestId": self.id,
@@ -32,6 +32,7 @@ class RequestedRestart:
             "unreadyAt": _milliseconds(self.unready_at),
             "exitedAt": _milliseconds(now),
             "before": self.before,
+            "kept": (status.get("kv") or {}).get("kept"),
         }
 
 

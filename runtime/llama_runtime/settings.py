@@ -76,6 +76,13 @@ class Settings(BaseSettings):
     server_api_key_file: Path | None = Field(default=None, description="one key in each line")
 
     numa_policy: NUMAPolicy = "Preferred"
+    kv_keep_over_restart: bool = Field(
+        default=True, description="the hottest cached sequences, in --kv-keep-directory"
+    )
+    kv_keep_directory: Path | None = Field(
+        default=None, description="where they are from one process to the next"
+    )
+
     request_file: Path | None = Field(
         default=None, description="what the operator asks of this pod; looked at twice a second"
     )
@@ -159,6 +166,11 @@ class Settings(BaseSettings):
         if self.kv_total_context is not None:
             return self.kv_total_context
         return self.kv_max_sequences * self.kv_context_per_sequence
+
+    @property
+    def kept_directory(self) -> Path | None:
+        """Where cached sequences are kept over a restart; None: nowhere."""
+        return self.kv_keep_directory if self.kv_keep_over_restart else None
 
     @classmethod
     def from_arguments(cls, arguments: Sequence[str]) -> Settings:

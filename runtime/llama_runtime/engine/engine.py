@@ -14,6 +14,7 @@ from concurrent.futures import Future
 from llama_runtime.engine.context import Context
 from llama_runtime.engine.embedding import Embedder
 from llama_runtime.engine.gpu_memory import gpu_memory_used
+from llama_runtime.engine.keeping import Kept, keep, restore
 from llama_runtime.engine.model import LoadedModel, load_model
 from llama_runtime.engine.sampling import Grammar
 from llama_runtime.engine.scheduler import Scheduler
@@ -70,6 +71,8 @@ class LlamaEngine:
         self.context_per_sequence = settings.kv_context_per_sequence
         self.threads = settings.engine_threads or available_cpus()
         self.failed: str | None = None
+        self.restored: Kept | None = None
+        self.kept: Kept | None = None
         self.heartbeat = time.monotonic()
         self.rejected = 0
         self._on_progress = on_progress
@@ -210,6 +213,7 @@ class LlamaEngine:
             self._pool.close()
             model.close()
             raise
+        self.restored = restore(self._scheduler.kv, self.settings)
         self._embedder = Embedder(model, self.settings, self._pool)
         self.vocabulary = model.vocabulary
         self.chat_template = model.chat_template
@@ -317,6 +321,8 @@ class LlamaEngine:
             self._compactions.popleft().set_exception(EngineFailed(message))
         self._publish()
         self._flush()
+        if self.failed is None:
+            self.kept = keep(self._scheduler.kv, self.settings)
         self._embedder.close()
         self._scheduler.close()
         self._pool.close()

@@ -7,7 +7,7 @@ seq_rm and seq_cp free or share (src/llama-kv-cache.cpp). The tests compare both
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 
 import numpy as np
 import numpy.typing as npt
@@ -68,6 +68,12 @@ class _Stream:
         self.span = self.used
         self.head = 0
         return moved
+
+    def recount(self) -> None:
+        occupied = np.flatnonzero(self.owners)
+        self.used = len(occupied)
+        self.span = int(occupied[-1]) + 1 if self.used else 0
+        self.head = 0
 
     def clear(self) -> None:
         self.owners[:] = 0
@@ -180,6 +186,27 @@ class KVAccount:
         for sequence, length in enumerate(self._lengths):
             cells = self._cells[sequence][:length]
             cells[:] = moved[0 if self._unified else sequence][cells]
+
+    def cells_of(self, sequence: int) -> Cells:
+        """The cell of each of its positions."""
+        return self._view(sequence).copy()
+
+    def adopt(self, sequences: Mapping[int, Cells]) -> None:
+        """Context.restore_all of what was saved by another process and packed there.
+
+        Raises ValueError for cells that are not those of a packed cache.
+        """
+        self.clear()
+        for sequence, cells in sequences.items():
+            stream = self._stream(sequence)
+            if len(cells) and not 0 <= cells.min() <= cells.max() < len(stream.owners):
+                raise ValueError(f"Sequence {sequence} has cells that do not exist.")
+            stream.share(cells)
+            self._extend(sequence, cells)
+        for stream in self._streams:
+            stream.recount()
+        if self.used != self.span:
+            raise ValueError("The cells are not packed.")
 
     def clear(self) -> None:
         """Context.clear: every sequence is empty."""

@@ -6,6 +6,7 @@ Every change goes to llama.cpp and to the account together.
 from __future__ import annotations
 
 import bisect
+import logging
 import time
 from collections.abc import Sequence
 
@@ -24,6 +25,8 @@ from llama_runtime.engine.sequence import RunningSequence
 _WORTH_A_COPY = 1 / 64
 
 _SAME_TAIL = 16
+
+logger = logging.getLogger(__name__)
 
 
 class KVCache:
@@ -76,6 +79,36 @@ class KVCache:
         """Nothing is worth keeping; only while nothing is in the cache."""
         self.context.clear()
         self.account.clear()
+
+    def adopt(self, sequences: Sequence[tuple[int, Int32Array, Int32Array]], state: State) -> bool:
+        """Take over what another process cached: (id, tokens, cells), oldest first.
+
+        Only while nothing is in the cache. False: it does not fit, and nothing is.
+        """
+        try:
+            if not self.context.restore_all(state):
+                raise ValueError("llama.cpp does not take the state.")
+            self.account.adopt({sequence: cells for sequence, _, cells in sequences})
+            for sequence, tokens, cells in sequences:
+                _, highest = self.context.position_range(sequence)
+                if not highest + 1 == len(tokens) == len(cells):
+                    raise ValueError(f"Sequence {sequence} has other tokens than cells.")
+                self.free.remove(sequence)
+                self.cached.add(sequence, tokens)
+        except (ValueError, IndexError):
+            logger.exception("Kept sequences do not fit.")
+            self.clear()
+            self.cached.clear()
+            self.free = list(range(self.context.max_sequences))
+            return False
+        return True
+
+    def drop_oldest(self) -> None:
+        """Forget the least recently used of the cached sequences, for good."""
+        oldest = self.cached.least_recently_used()
+        if oldest is not None:
+            self.cached.remove(oldest.id)
+            self.release(oldest.id)
 
     @property
     def has_room_for_a_sequence(self) -> bool:

@@ -102,6 +102,8 @@ def status_of(engine: LlamaEngine, snapshot: Snapshot) -> dict[str, object]:
             },
             "decode": _decode(snapshot.reading),
             "lastCure": _last_cure(snapshot),
+            "restored": engine.restored.as_dict() if engine.restored else None,
+            "kept": engine.kept.as_dict() if engine.kept else None,
         },
         "requests": {
             "running": snapshot.running,

@@ -225,6 +225,8 @@ class FakeEngine:
                     "slowdown": 0.1,
                 },
                 "lastCure": None,
+                "restored": {"sequences": 2, "tokens": 100, "bytes": 1, "seconds": 0.1},
+                "kept": None,
             },
             "requests": {
                 "running": running,
