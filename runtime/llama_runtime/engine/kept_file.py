@@ -108,9 +108,10 @@ def read(
     finally:
         path.unlink()
     header, begin = _header(content)
-    for key in identity.keys() | header["identity"].keys():
-        if identity.get(key) != header["identity"].get(key):
-            raise Unusable(f"its {key} differs")
+    theirs = header["identity"]
+    different = [key for key in {**identity, **theirs} if identity.get(key) != theirs.get(key)]
+    if different:
+        raise Unusable(f"other {', '.join(different)}")
     if hashlib.sha256(content[:-_DIGEST_BYTES].data).digest() != content[-_DIGEST_BYTES:].tobytes():
         raise Unusable("its checksum is wrong")
     sequences: list[KeptSequence] = []
