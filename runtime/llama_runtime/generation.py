@@ -35,6 +35,10 @@ class Sampling:
     logprobs: int | None = None
 
 
+Client = tuple[str, str]
+"""Who asks: the API key or address behind a request, and the ``user`` it names; for fairness."""
+
+
 @dataclass(frozen=True, slots=True)
 class Generation:
     """One sequence to generate: token ids in, token ids out.
@@ -47,6 +51,7 @@ class Generation:
     sampling: Sampling = field(default_factory=Sampling)
     ignore_eos: bool = False
     cache_prompt: bool = True
+    client: Client = ("", "")
 
 
 @dataclass(frozen=True, slots=True)
@@ -207,8 +212,8 @@ class Engine(Protocol):
 
         Also ``counters``, numbers that only grow, for /metrics: promptTokens (computed),
         predictedTokens, cellsSaved (prompt tokens taken from the prefix cache), prefixHits,
-        evictions, decodeFailures, contextRebuilds, steps, stepSeconds, decodeSeconds, cures (by
-        method), cureSeconds.
+        evictions, moved, postponed, decodeFailures, contextRebuilds, steps, stepSeconds,
+        decodeSeconds, cures (by method), cureSeconds.
         """
 
     def close(self, timeout: float) -> bool:

@@ -205,6 +205,18 @@ ROWS: tuple[Row, ...] = (
         read=at("counters.evictions"),
     ),
     Row(
+        "llama_runtime_sequences_moved_total",
+        "counter",
+        "Sequences that changed places to be side by side (Partitioned).",
+        read=at("counters.moved"),
+    ),
+    Row(
+        "llama_runtime_generations_postponed_total",
+        "counter",
+        "Generations that gave their sequence back to another client before the first token.",
+        read=at("counters.postponed"),
+    ),
+    Row(
         "llama_runtime_steps_total",
         "counter",
         "Calls of llama_decode.",

@@ -53,6 +53,7 @@ async def chat_completions(request: Request) -> Response:
         model.engine,
         [(each, Transcript(vocabulary, stops, plan.shown)) for each in plan.generations],
         request.app.state.observer.generated,
+        (request.state.who, body.user or ""),
     )
     if body.stream:
         return EventStream(_events(plan, run), run)

@@ -51,6 +51,7 @@ async def completions(request: Request) -> Response:
         model.engine,
         [(each, Transcript(vocabulary, stops)) for each in plan.generations],
         request.app.state.observer.generated,
+        (request.state.who, body.user or ""),
     )
     if body.stream:
         return EventStream(_events(plan, run), run)

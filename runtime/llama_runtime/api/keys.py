@@ -39,6 +39,12 @@ class ApiKeys:
         """Why nobody is let in, or None."""
         return None if self._path is None else self._read(self._path).problem
 
+    def name_of(self, authorization: str | None) -> str | None:
+        """A name for the key in a header that was let in; None without keys."""
+        if self._path is None:
+            return None
+        return _digest((authorization or "").partition(" ")[2]).hex()
+
     def check(self, authorization: str | None) -> None:
         """Raises APIError 401 unless the header carries one of the keys."""
         if self._path is None:

@@ -96,7 +96,11 @@ class Answered:
 
 
 class Authenticated:
-    """Lets in who has a key."""
+    """Lets in who has a key, and notes whose request it is.
+
+    Without keys that is the address it comes from. Headers that name another one are not
+    believed: whoever writes them could be anybody.
+    """
 
     def __init__(self, app: ASGIApp, keys: ApiKeys) -> None:
         self._app = app
@@ -104,5 +108,8 @@ class Authenticated:
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] == "http":
-            self._keys.check(Headers(scope=scope).get("authorization"))
+            authorization = Headers(scope=scope).get("authorization")
+            self._keys.check(authorization)
+            address, _ = scope.get("client") or ("", 0)
+            scope.setdefault("state", {})["who"] = self._keys.name_of(authorization) or address
         await self._app(scope, receive, send)

@@ -5,10 +5,18 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncGenerator, Callable, Sequence
 from contextlib import aclosing
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from llama_runtime.api.text import Increment, Transcript
-from llama_runtime.generation import Engine, Finished, Generation, Timings, Token, TokenStream
+from llama_runtime.generation import (
+    Client,
+    Engine,
+    Finished,
+    Generation,
+    Timings,
+    Token,
+    TokenStream,
+)
 
 
 @dataclass
@@ -108,12 +116,15 @@ async def submit(
     engine: Engine,
     work: Sequence[tuple[Generation, Transcript]],
     observe: Callable[[Timings], None] | None = None,
+    client: Client = ("", ""),
 ) -> Run:
     """Queues every generation or none of them; raises Rejected."""
     choices: list[Choice] = []
     try:
         for index, (generation, transcript) in enumerate(work):
-            choices.append(Choice(index, engine.submit(generation), transcript))
+            choices.append(
+                Choice(index, engine.submit(replace(generation, client=client)), transcript)
+            )
     except BaseException:
         await Run(choices).aclose()
         raise

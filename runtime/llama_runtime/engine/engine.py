@@ -7,12 +7,13 @@ import logging
 import math
 import threading
 import time
-from collections import deque
+from collections import Counter, deque
 from collections.abc import Callable, Mapping
 from concurrent.futures import Future
 
 from llama_runtime.engine.context import Context
 from llama_runtime.engine.embedding import Embedder
+from llama_runtime.engine.fairness import may_wait
 from llama_runtime.engine.gpu_memory import gpu_memory_used
 from llama_runtime.engine.keeping import Kept, keep, restore
 from llama_runtime.engine.model import LoadedModel, load_model
@@ -25,6 +26,7 @@ from llama_runtime.engine.threads import available_cpus
 from llama_runtime.engine.validation import check_tokens, tokens_to_generate
 from llama_runtime.engine.vocabulary import ModelVocabulary
 from llama_runtime.generation import (
+    Client,
     CureRefused,
     EngineFailed,
     Generation,
@@ -82,7 +84,7 @@ class LlamaEngine:
         self._embeddings: deque[tuple[tuple[int, ...], Future[list[float]]]] = deque()
         self._compactions: deque[Future[Mapping[str, object]]] = deque()
         self._outbox: dict[asyncio.AbstractEventLoop, list[tuple[Request, Item]]] = {}
-        self._waiting = 0
+        self._waiting: Counter[Client] = Counter()
         self._draining = False
         self._stopping = False
         self._snapshot = Snapshot()
@@ -100,7 +102,7 @@ class LlamaEngine:
         self._check_serving()
         max_tokens = tokens_to_generate(generation, self.vocabulary.size, self.context_per_sequence)
         with self._wake:
-            self._check_queue()
+            self._check_queue(generation.client)
             grammar = (
                 None
                 if generation.sampling.grammar is None
@@ -110,7 +112,7 @@ class LlamaEngine:
                 generation, max_tokens, grammar, asyncio.get_running_loop(), self._cancellation
             )
             self._inbox.append(request)
-            self._waiting += 1
+            self._waiting[generation.client] += 1
             self._wake.notify()
         return RequestStream(request)
 
@@ -154,7 +156,7 @@ class LlamaEngine:
     @property
     def queued(self) -> int:
         """Requests that were taken and not yet admitted."""
-        return self._waiting
+        return self._waiting.total()
 
     def close(self, timeout: float) -> bool:
         self._draining = True
@@ -173,14 +175,14 @@ class LlamaEngine:
         if self._draining:
             raise NotServing("This server is shutting down: retry, another one will answer.", 1)
 
-    def _check_queue(self) -> None:
+    def _check_queue(self, client: Client) -> None:
         """Called with the lock held: what waits beyond the free sequences is the queue."""
         snapshot = self._snapshot
         free = 0 if snapshot.waits_for_cells else snapshot.max_sequences - snapshot.running
         limit = self.settings.server_queue_limit
-        if self._waiting >= limit + free:
+        if not may_wait(client, self._waiting, limit, free):
             self.rejected += 1
-            rounds = (self._waiting + 1) / snapshot.max_sequences
+            rounds = (self._waiting.total() + 1) / snapshot.max_sequences
             seconds = math.ceil(snapshot.service_seconds * rounds)
             raise QueueFull(limit, min(max(seconds, 1), LONGEST_RETRY_AFTER))
 
@@ -306,7 +308,9 @@ class LlamaEngine:
         snapshot = take_snapshot(self._scheduler)
         with self._wake:
             self._snapshot = snapshot
-            self._waiting = len(self._inbox) + len(self._scheduler.queue)
+            self._waiting = Counter(
+                request.client for request in (*self._inbox, *self._scheduler.queue)
+            )
 
     def _shut_down(self) -> None:
         message = self.failed or "This server was shut down."

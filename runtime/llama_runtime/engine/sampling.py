@@ -136,10 +136,10 @@ class Sampler:
             return Token(token)
         return _with_logprobs(token, plain, cast(int, self._sampling.logprobs))
 
-    def close(self) -> None:
+    def close(self, *, keep_grammar: bool = False) -> None:
         if self._chain is not None:
             llama_cpp.llama_sampler_free(self._chain)
-        if self._grammar is not None:
+        if self._grammar is not None and not keep_grammar:
             self._grammar.close()
 
     def _adjust(self, row: Row, history: Int32Array) -> None:

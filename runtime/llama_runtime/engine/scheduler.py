@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 import time
-from collections import deque
+from collections import Counter, deque
 from collections.abc import Callable
 from typing import Literal
 
@@ -22,6 +22,7 @@ from llama_runtime.engine.context import (
 from llama_runtime.engine.counters import Counters
 from llama_runtime.engine.cures import Cures
 from llama_runtime.engine.decode_speed import DecodeSpeed, DecodeStep
+from llama_runtime.engine.fairness import Ledger, evens_out, over_share
 from llama_runtime.engine.gathering import Gathering
 from llama_runtime.engine.kv_cache import KVCache
 from llama_runtime.engine.model import LoadedModel
@@ -30,17 +31,21 @@ from llama_runtime.engine.sampling import LogitsUnusable, Sampler, greedy
 from llama_runtime.engine.sequence import RunningSequence
 from llama_runtime.engine.step_plan import plan_step
 from llama_runtime.engine.stream import Item, Request
-from llama_runtime.generation import EngineFailed, Finished, Token
+from llama_runtime.generation import Client, EngineFailed, Finished, Token
 
 logger = logging.getLogger(__name__)
 
 MOST_FAILURES_IN_A_ROW = 3
+# What a client that crowds others out may add to a step: this time, but at least so many tokens.
+CROWDERS_SECONDS = 0.05
+FEWEST_TOKENS = 16
 
 Step = list[tuple[RunningSequence, Row]]
 
 
 class Scheduler:
-    """Takes requests in order of arrival, and computes. Owned by the engine's thread.
+    """Takes requests in order of arrival for each client, the least served one's first, and
+    computes. Owned by the engine's thread.
 
     A request is admitted when a sequence is free and when the cells that it may come to
     need are not promised to others: what was admitted can always finish.
@@ -58,6 +63,7 @@ class Scheduler:
         self.kv = KVCache(open_context(), model)
         self.gathering = Gathering(model.size_bytes, on_gpu=model.is_on_gpu)
         self.queue: deque[Request] = deque()
+        self.ledger = Ledger()
         self.running: list[RunningSequence] = []
         self.counters = Counters()
         self.speed = DecodeSpeed()
@@ -78,7 +84,9 @@ class Scheduler:
         self._admit()
         share_computed_prefixes(self.running, self.kv)
         self.gathering.before_step(self.running, self.kv)
-        plan = plan_step(self.running, self.kv.context.batch_size)
+        plan = plan_step(
+            self.running, self.kv.context.batch_size, self._crowders(), self._crowders_limit()
+        )
         if plan:
             self._compute(plan)
             self.counters.steps += 1
@@ -105,14 +113,51 @@ class Scheduler:
             self._end(sequence, None)
 
     def _admit(self) -> None:
-        while self.queue and self.kv.has_room_for_a_sequence:
-            request = self.queue[0]
+        self.ledger.look(
+            [*(one.client for one in self.queue), *(one.client for one in self.running)],
+            time.monotonic(),
+        )
+        self.waits_for_cells = False
+        while self.queue:
+            request = min(self.queue, key=lambda one: self.ledger.order(one.client))
             if not self._cells_suffice_for(request):
                 self.waits_for_cells = True
                 return
-            self.queue.popleft()
+            if not (self.kv.has_room_for_a_sequence or self._make_way_for(request)):
+                return
+            self.queue.remove(request)
             self._start(request)
-        self.waits_for_cells = False
+
+    def _make_way_for(self, request: Request) -> bool:
+        """A client with more sequences gives one back that has not answered anything yet."""
+        running = Counter(one.client for one in self.running)
+        candidates = [
+            one
+            for one in self.running
+            if one.request.first_token is None and evens_out(one.client, request.client, running)
+        ]
+        if not candidates:
+            return False
+        # Of those that lose the least, the one that came last.
+        victim = min(reversed(candidates), key=lambda one: one.computed)
+        hand_over_prefix(victim, self.running, self.kv)
+        self.running.remove(victim)
+        victim.sampler.close(keep_grammar=True)
+        self._leave_prefix(victim)
+        self.ledger.charge(victim.client, prompt=-len(victim.request.prompt))
+        victim.request.admitted = None
+        self.queue.appendleft(victim.request)
+        self.counters.postponed += 1
+        return True
+
+    def _crowders(self) -> frozenset[Client]:
+        in_flight = Counter([one.client for one in self.queue])
+        in_flight.update(one.client for one in self.running)
+        active = self.ledger.active(time.monotonic())
+        return over_share(in_flight, active, self.kv.context.max_sequences)
+
+    def _crowders_limit(self) -> int:
+        return max(round(self.counters.prompt_speed * CROWDERS_SECONDS), FEWEST_TOKENS)
 
     def _cells_suffice_for(self, request: Request) -> bool:
         account = self.kv.account
@@ -140,6 +185,7 @@ class Scheduler:
         sequence.computed = request.cached_tokens = cached
         sequence.source, sequence.shared = source, shared
         self.running.append(sequence)
+        self.ledger.charge(request.client, prompt=len(request.prompt))
 
     # Computing
 
@@ -158,15 +204,16 @@ class Scheduler:
         self._failures_in_a_row = 0
         self._measure(rows, started)
         outputs: list[tuple[RunningSequence, int]] = []
+        prompt_tokens = 0
         for (sequence, row), index in zip(plan, indices, strict=True):
             sequence.computed += len(row.tokens)
             sequence.is_suspect = False
-            self.counters.prompt_tokens += _prompt_part(sequence, row)
+            prompt_tokens += _prompt_part(sequence, row)
             if row.wants_logits:
                 outputs.append((sequence, index))
         if outputs:
             self._choose_tokens(outputs)
-        self.counters.decode_seconds += time.monotonic() - started
+        self.counters.computed(prompt_tokens, time.monotonic() - started)
 
     def _measure(self, rows: list[Row], started: float) -> None:
         """Only steps that generate say something about the cache; prompts are another work."""
@@ -219,6 +266,7 @@ class Scheduler:
             sequence.append(token.id)
             request.predicted_tokens += 1
             self.counters.predicted_tokens += 1
+            self.ledger.charge(request.client, generated=1)
             self._deliver(request, token)
             if request.predicted_tokens == request.max_tokens:
                 self._finish(sequence, "length")
@@ -275,11 +323,17 @@ class Scheduler:
         hand_over_prefix(sequence, self.running, self.kv)
         self.running.remove(sequence)
         sequence.sampler.close()
-        if isinstance(item, Finished) and not sequence.is_private:
-            self.kv.retain(sequence.id, sequence.tokens[: sequence.computed])
+        if isinstance(item, Finished):
+            self._leave_prefix(sequence)
         else:
             self.kv.release(sequence.id)
         self._close(sequence.request, item)
+
+    def _leave_prefix(self, sequence: RunningSequence) -> None:
+        if sequence.is_private:
+            self.kv.release(sequence.id)
+        else:
+            self.kv.retain(sequence.id, sequence.tokens[: sequence.computed])
 
     def _end_queued(self, request: Request, item: EngineFailed | None) -> None:
         if request.grammar is not None:

@@ -7,6 +7,7 @@ import numpy as np
 from llama_runtime.engine.batch import Int32Array
 from llama_runtime.engine.sampling import Sampler
 from llama_runtime.engine.stream import Request
+from llama_runtime.generation import Client
 
 
 class RunningSequence:
@@ -32,6 +33,10 @@ class RunningSequence:
     def tokens(self) -> Int32Array:
         """Prompt and generated tokens."""
         return self._tokens[: self.length]
+
+    @property
+    def client(self) -> Client:
+        return self.request.client
 
     @property
     def remaining(self) -> int:

@@ -33,6 +33,8 @@ class Snapshot:
     cells_saved: int = 0
     prefix_hits: int = 0
     evictions: int = 0
+    postponed: int = 0
+    moved: int = 0
     decode_failures: int = 0
     context_rebuilds: int = 0
     steps: int = 0
@@ -65,6 +67,8 @@ def take_snapshot(scheduler: Scheduler) -> Snapshot:
         cells_saved=kv.cells_saved,
         prefix_hits=kv.prefix_hits,
         evictions=kv.evictions,
+        postponed=counters.postponed,
+        moved=scheduler.gathering.moved,
         decode_failures=counters.decode_failures,
         context_rebuilds=counters.context_rebuilds,
         steps=counters.steps,
@@ -130,6 +134,8 @@ def status_of(engine: LlamaEngine, snapshot: Snapshot) -> dict[str, object]:
             "cellsSaved": snapshot.cells_saved,
             "prefixHits": snapshot.prefix_hits,
             "evictions": snapshot.evictions,
+            "postponed": snapshot.postponed,
+            "moved": snapshot.moved,
             "decodeFailures": snapshot.decode_failures,
             "contextRebuilds": snapshot.context_rebuilds,
             "steps": snapshot.steps,

@@ -2,20 +2,26 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 
 from llama_runtime.engine.batch import Row
 from llama_runtime.engine.sequence import RunningSequence
+from llama_runtime.generation import Client
 
 
 def plan_step(
-    running: Sequence[RunningSequence], batch_size: int
+    running: Sequence[RunningSequence],
+    batch_size: int,
+    crowders: Collection[Client] = (),
+    crowders_limit: int = 0,
 ) -> list[tuple[RunningSequence, Row]]:
     """The rows of one batch, in ascending order of their sequences.
 
     ``running`` is in order of arrival. Sequences that generate get their token first.
-    What is left of the batch goes to prompts: half of it at least to the oldest one, so
-    that it never starves, the rest to the shortest ones, so that they never wait long.
+    What is left of the batch goes to prompts: half of it in even parts to the clients, to
+    the oldest prompt of each, so that nobody starves, the rest to the shortest prompts, so
+    that they never wait long. ``crowders``, clients with more requests than their share, get
+    ``crowders_limit`` tokens of it at most, so that steps are short for the others.
     A suspect, a sequence that was in a batch that failed, is computed alone.
     """
     ready = [sequence for sequence in running if sequence.source is None]
@@ -23,22 +29,41 @@ def plan_step(
     if suspect is not None:
         ready = [suspect]
     counts: dict[int, int] = {sequence.id: 1 for sequence in ready if sequence.remaining == 1}
-    prompts = [sequence for sequence in ready if sequence.remaining > 1]
     left = batch_size - len(counts)
-    if prompts and left > 0:
-        oldest, others = prompts[0], sorted(prompts[1:], key=lambda prompt: prompt.remaining)
-        reserved = min(oldest.remaining, left - left // 2)
-        left -= reserved
-        for sequence in others:
-            count = min(sequence.remaining, left)
-            if count:
-                counts[sequence.id] = count
-                left -= count
-        counts[oldest.id] = min(oldest.remaining, reserved + left)
+    prompts = [sequence for sequence in ready if sequence.remaining > 1]
+    crowding = [sequence for sequence in prompts if sequence.client in crowders]
+    others = [sequence for sequence in prompts if sequence.client not in crowders]
+    left -= _share_out(others, left, counts)
+    _share_out(crowding, min(left, crowders_limit), counts)
     planned = sorted(
         (sequence for sequence in ready if sequence.id in counts), key=lambda item: item.id
     )
     return [(sequence, _row(sequence, counts[sequence.id])) for sequence in planned]
+
+
+def _share_out(prompts: Sequence[RunningSequence], room: int, counts: dict[int, int]) -> int:
+    """Give ``room`` tokens to prompts; how many they took."""
+    left = room
+
+    def give(sequence: RunningSequence, most: int) -> None:
+        nonlocal left
+        given = counts.get(sequence.id, 0)
+        count = min(sequence.remaining - given, most, left)
+        if count > 0:
+            counts[sequence.id] = given + count
+            left -= count
+
+    oldest: dict[Client, RunningSequence] = {}
+    for sequence in prompts:
+        oldest.setdefault(sequence.client, sequence)
+    half = room - room // 2
+    # What one client does not need of its part goes to those who need more.
+    for index, sequence in enumerate(sorted(oldest.values(), key=lambda one: one.remaining)):
+        part = -(-max(half - (room - left), 0) // (len(oldest) - index))
+        give(sequence, part)
+    for sequence in sorted(prompts, key=lambda one: one.remaining):
+        give(sequence, left)
+    return room - left
 
 
 def _row(sequence: RunningSequence, count: int) -> Row:

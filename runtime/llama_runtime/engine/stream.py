@@ -31,6 +31,7 @@ class Request:
         on_cancel: Callable[[], None],
     ) -> None:
         self.generation = generation
+        self.client = generation.client
         self.prompt = np.array(generation.prompt, np.int32)
         self.max_tokens = max_tokens
         self.grammar = grammar

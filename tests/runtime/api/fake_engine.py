@@ -252,6 +252,8 @@ class FakeEngine:
                 "cellsSaved": 6,
                 "prefixHits": 2,
                 "evictions": 1,
+                "moved": 0,
+                "postponed": 0,
                 "decodeFailures": 0,
                 "contextRebuilds": 0,
                 "steps": 5,

@@ -80,3 +80,20 @@ async def test_every_path_needs_a_key(start: Any, tmp_path: Path) -> None:
     assert caught.value.code == "invalid_api_key"
     async with openai_client(served.url, "secret") as client:
         assert (await client.models.list()).data[0].id == "chat"
+
+
+async def test_the_engine_hears_who_asks(start: Any, tmp_path: Path) -> None:
+    """The key where there are keys, else the address; what a client writes comes second."""
+    file = tmp_path / "keys"
+    file.write_text("one\ntwo\n")
+    for keys, expected in ((None, 1), (file, 2)):
+        engine = FakeEngine()
+        served = await start(engine, keys)
+        for key, user in (("one", "a"), ("two", "a"), ("one", "b")):
+            async with openai_client(served.url, key) as client:
+                await client.completions.create(model="chat", prompt="x", max_tokens=1, user=user)
+        seen = [generation.client for generation in engine.generations]
+        assert [user for _, user in seen] == ["a", "a", "b"]
+        assert len({who for who, _ in seen}) == expected
+        assert seen[0][0] == seen[2][0]
+        assert "one" not in str(seen)

@@ -213,7 +213,7 @@ async def test_embeddings_have_length_one_and_know_what_is_near(engine: EngineFa
     assert dot(sea, ocean) > dot(sea, tax)
     with pytest.raises(InvalidGeneration, match="at most 512"):
         await one.embed((1,) * 513)
-    assert one.idle
+    await until(lambda: one.idle)
 
 
 async def test_timings_add_up(engine: EngineFactory) -> None:
@@ -223,3 +223,21 @@ async def test_timings_add_up(engine: EngineFactory) -> None:
     assert (timings.prompt_tokens, timings.cached_tokens) == (len(prompt), 0)
     assert timings.predicted_tokens == 5
     assert min(timings.queue_seconds, timings.prompt_seconds, timings.predicted_seconds) >= 0
+
+
+async def test_a_full_queue_still_takes_a_client_that_has_nothing_in_it(
+    engine: EngineFactory,
+) -> None:
+    one = engine(kv_max_sequences=1, server_queue_limit=2)
+    prompt = tokens_of(one, "The sea")
+    streams = [
+        one.submit(Generation(prompt, 400, GREEDY, ignore_eos=True, client=("a", "")))
+        for _ in range(3)
+    ]
+    with pytest.raises(QueueFull):
+        one.submit(Generation(prompt, 1, GREEDY, client=("a", "")))
+    streams.append(one.submit(Generation(prompt, 1, GREEDY, client=("b", ""))))
+    with pytest.raises(QueueFull):
+        one.submit(Generation(prompt, 1, GREEDY, client=("b", "")))
+    for stream in streams:
+        await stream.aclose()
