@@ -16,6 +16,7 @@ from llama_operator.actions import (
     Create,
     DeletePod,
     Evict,
+    Oust,
     RecordEvent,
     object_name,
 )
@@ -181,13 +182,19 @@ class Actor:
         self._cache.learn(written)
         return None
 
-    async def _write(self, resource: Manifest, action: Create | Apply) -> Refusal | None:
+    async def _write(self, resource: Manifest, action: Create | Apply | Oust) -> Refusal | None:
         kind = OWNED[action.manifest["kind"]]
         name = object_name(action.manifest)
         try:
             if isinstance(action, Create):
                 written = await self._kubernetes.create(kind, action.manifest)
                 logger.info("Created %s", name)
+            elif isinstance(action, Oust):
+                metadata = action.manifest["metadata"]
+                written = await self._kubernetes.merge(
+                    kind, metadata["namespace"], metadata["name"], action.patch
+                )
+                logger.info("Mended %s: %s", name, action.why)
             else:
                 written = await self._kubernetes.apply(kind, action.manifest)
                 logger.info("Mended %s: %s", name, action.why)
@@ -200,13 +207,13 @@ class Actor:
         return Refusal(name, "Overruled", message, permanent=False)
 
     async def _refused(
-        self, resource: Manifest, action: Create | Apply, error: ApiException
+        self, resource: Manifest, action: Create | Apply | Oust, error: ApiException
     ) -> Refusal | None:
         """What a refusal means; the error itself when trying again may help."""
         name, said = object_name(action.manifest), message_of(error)
         if error.status == 409 and isinstance(action, Create):
             return await self._exists(resource, action)
-        if error.status == 404 and isinstance(action, Apply):
+        if error.status == 404 and isinstance(action, Apply | Oust):
             return None
         if error.status == 403 and "because it is being terminated" in said:
             return Refusal(name, "NamespaceTerminating", f"{said}.", permanent=False)

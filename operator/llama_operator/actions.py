@@ -25,6 +25,15 @@ class Apply:
 
 
 @dataclass(frozen=True, slots=True)
+class Oust:
+    """Take away what keeps an object of ours from being as wanted, by a merge patch."""
+
+    manifest: Manifest
+    patch: Manifest
+    why: str
+
+
+@dataclass(frozen=True, slots=True)
 class DeletePod:
     """Delete the pod with this UID and no other of its name."""
 
@@ -74,7 +83,7 @@ class RecordEvent:
     message: str
 
 
-Action = Create | Apply | DeletePod | Annotate | Evict
+Action = Create | Apply | Oust | DeletePod | Annotate | Evict
 
 
 def object_name(manifest: Manifest) -> str:

@@ -15,6 +15,7 @@ from llama_operator.actions import Action, Apply, Create, DeletePod, object_name
 from llama_operator.api import LlamaDeployment, LlamaDeploymentStatus
 from llama_operator.builders import build_pod, build_pod_disruption_budget, build_service
 from llama_operator.builders.metadata import owned_labels
+from llama_operator.mending import mend
 from llama_operator.names import INDEX_LABEL, Manifest, pod_name
 from llama_operator.observation import Failure, Observation
 from llama_operator.pods import Pod, read_pod
@@ -226,15 +227,14 @@ def _services(
         (build_service(resource), observation.service),
         (build_pod_disruption_budget(resource), observation.pod_disruption_budget),
     ):
-        if live is not None and (contains(live, wanted) or _going(live)):
+        repair = Create(wanted) if live is None else mend(live, wanted)
+        if repair is None or (live is not None and _going(live)):
             continue
         failure = failures.get(object_name(wanted))
         if failure is not None and failure.retry_at > now:
             wake.append(failure.retry_at)
-        elif live is None:
-            actions.append(Create(wanted))
         else:
-            actions.append(Apply(wanted, "its fields were changed"))
+            actions.append(repair)
     return actions, min(wake, default=None)
 
 
@@ -248,7 +248,8 @@ def _labels(
     """Pods whose labels were edited get ours back: the Service selects by them."""
     actions: list[Action] = []
     for pod in fleet.pods:
-        labels = {**owned_labels(resource.metadata.name), INDEX_LABEL: str(pod.index)}
+        asked = {} if fleet.outdated(pod) else resource.spec.pod_labels
+        labels = {**asked, **owned_labels(resource.metadata.name), INDEX_LABEL: str(pod.index)}
         metadata = pod.manifest["metadata"]
         if pod.terminating or contains(metadata.get("labels"), labels):
             continue

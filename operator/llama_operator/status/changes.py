@@ -7,7 +7,7 @@ from datetime import timedelta
 
 from llama_operator.actions import RecordEvent
 from llama_operator.api import LlamaDeploymentStatus
-from llama_operator.status.conditions import find
+from llama_operator.status.conditions import TYPES, find
 from llama_operator.status.readiness import PROGRESS_REASONS
 
 RETRY = "Retry"
@@ -22,6 +22,8 @@ SELDOM = timedelta(minutes=5)
 
 def due_after(before: LlamaDeploymentStatus, after: LlamaDeploymentStatus) -> timedelta | None:
     """How long after the last write the new status has to be written; None when it is the same."""
+    ours = tuple(condition for condition in before.conditions if condition.type in TYPES)
+    before = before.model_copy(update={"conditions": ours})
     if before == after:
         return None
     if _essence(before) != _essence(after):

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from datetime import datetime
-from typing import Literal
+from typing import Final, Literal
 
 from llama_operator.api import Condition
 
@@ -19,6 +19,20 @@ class Finding:
     status: Truth
     reason: str
     message: str
+
+
+TYPES: Final = {
+    "Ready",
+    "Reconciling",
+    "Stalled",
+    "ModelLoaded",
+    "NUMAAligned",
+    "GPUOffloaded",
+    "RestartScheduled",
+    "RestartHalted",
+    "UpdatePending",
+}
+"""Every condition that the operator writes. Others are somebody else's and stay."""
 
 
 def find(conditions: tuple[Condition, ...], kind: str) -> Condition | None:

@@ -207,6 +207,10 @@ class OperatorProcess:
             if name.startswith("llama_operator_api_requests_total{") and 'verb="GET"' not in name
         )
 
+    def resyncs(self) -> float:
+        """Full lists so far."""
+        return self.metrics()["llama_operator_resyncs_total"]
+
     def _ready(self) -> bool:
         assert self.running, self.log
         return get(f"http://127.0.0.1:{self._health}/readyz")[0] == 200

@@ -32,25 +32,72 @@ def test_what_is_deleted_comes_back(
 def test_what_is_edited_comes_back_and_what_is_added_stays(
     operator: OperatorProcess, api: Api, chat: Deployment
 ) -> None:
-    chat.bring_up(replicas=0)
-    api.patch("services", "chat", {"metadata": {"annotations": {"someone": "else"}}})
+    chat.bring_up(replicas=1, podLabels={"team": "search"})
+    uids = chat.uids()
 
-    api.patch("services", "chat", {"spec": {"selector": {"llama-operator.dev/deployment": "no"}}})
-    api.patch("poddisruptionbudgets", "chat", {"spec": {"maxUnavailable": 3}})
+    api.patch("services", "chat", {"metadata": {"annotations": {"someone": "else"}}})
+    # Someone moves our port, and a mesh adds its own.
+    mesh = {"name": "mesh", "port": 15090, "protocol": "TCP", "targetPort": 15090}
+    moved = {"name": "http", "port": 8000, "protocol": "TCP", "targetPort": "http"}
+    selector = {"llama-operator.dev/deployment": "chat", "version": "other"}
+    api.patch("services", "chat", {"spec": {"ports": [moved, mesh], "selector": selector}})
+    swapped = {"maxUnavailable": None, "minAvailable": 1}
+    api.patch("poddisruptionbudgets", "chat", {"spec": swapped})
+    labels = {"team": "other", "llama-operator.dev/deployment": "no", "added": "yes"}
+    restarted = {"kubectl.kubernetes.io/restartedAt": "2026-01-01T00:00:00Z"}
+    api.patch("pods", "chat-0", {"metadata": {"labels": labels, "annotations": restarted}})
+    api.patch("llamadeployments", "chat", {"metadata": {"annotations": restarted}})
 
     def mended() -> bool:
         service, budget = api.get("services", "chat"), api.get("poddisruptionbudgets", "chat")
+        pod = api.get("pods", "chat-0")
         assert service is not None
         assert budget is not None
+        assert pod is not None
+        found = pod["metadata"]["labels"]
         return bool(
             service["spec"]["selector"] == {"llama-operator.dev/deployment": "chat"}
+            and [port["port"] for port in service["spec"]["ports"]] == [80, 15090]
             and budget["spec"]["maxUnavailable"] == 1
+            and "minAvailable" not in budget["spec"]
+            and (found["team"], found["llama-operator.dev/deployment"]) == ("search", "chat")
         )
 
     eventually(mended)
-    service = api.get("services", "chat")
+    eventually(chat.settled)
+    service, pod = api.get("services", "chat"), api.get("pods", "chat-0")
     assert service is not None
+    assert pod is not None
     assert service["metadata"]["annotations"] == {"someone": "else"}
+    assert service["spec"]["ports"][1] == mesh
+    assert pod["metadata"]["labels"]["added"] == "yes"
+    assert pod["metadata"]["annotations"].items() >= restarted.items()
+    assert chat.read()["metadata"]["annotations"] == restarted
+    assert chat.uids() == uids
+
+
+def test_what_others_add_to_the_status_stays_and_costs_nothing(
+    operator: OperatorProcess, api: Api, chat: Deployment
+) -> None:
+    operator.kill()
+    operator.start(resync_seconds=1)
+    operator.wait_ready()
+    chat.bring_up(replicas=0)
+    foreign = {
+        "type": "Approved",
+        "status": "True",
+        "reason": "ByHand",
+        "message": "",
+        "lastTransitionTime": "2026-01-01T00:00:00Z",
+    }
+    conditions = [*chat.status["conditions"], foreign]
+    api.patch("llamadeployments", "chat", {"status": {"conditions": conditions}}, "status")
+
+    writes, resyncs = operator.writes(), operator.resyncs()
+    eventually(lambda: operator.resyncs() >= resyncs + 3)
+
+    assert operator.writes() == writes
+    assert chat.condition("Approved") == ("True", "ByHand")
 
 
 def test_a_deleted_pod_comes_back(operator: OperatorProcess, api: Api, chat: Deployment) -> None:

@@ -33,6 +33,14 @@ def test_the_same_status_is_not_written() -> None:
     assert due_after(status(), status()) is None
 
 
+def test_a_condition_of_someone_else_is_no_change_and_one_of_ours_that_is_gone_is() -> None:
+    foreign = status(**with_condition("Approved", "True", "ByHand"))
+    ours = status(**with_condition("GPUOffloaded", "True", "Offloaded"))
+
+    assert due_after(foreign, status()) is None
+    assert due_after(ours, status()) == AT_ONCE
+
+
 @pytest.mark.parametrize(
     "fields",
     [
