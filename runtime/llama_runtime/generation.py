@@ -212,8 +212,8 @@ class Engine(Protocol):
 
         Also ``counters``, numbers that only grow, for /metrics: promptTokens (computed),
         predictedTokens, cellsSaved (prompt tokens taken from the prefix cache), prefixHits,
-        evictions, moved, postponed, decodeFailures, contextRebuilds, steps, stepSeconds,
-        decodeSeconds, cures (by method), cureSeconds.
+        evictions, hostHits, hostEvictions, moved, postponed, decodeFailures, contextRebuilds,
+        steps, stepSeconds, decodeSeconds, cures (by method), cureSeconds.
         """
 
     def close(self, timeout: float) -> bool:

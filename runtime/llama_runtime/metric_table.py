@@ -205,6 +205,24 @@ ROWS: tuple[Row, ...] = (
         read=at("counters.evictions"),
     ),
     Row(
+        "llama_runtime_host_cache_hits_total",
+        "counter",
+        "Evicted prompts that came back from the host's memory.",
+        read=at("counters.hostHits"),
+    ),
+    Row(
+        "llama_runtime_host_cache_evictions_total",
+        "counter",
+        "Evicted prompts that the host's memory gave up for newer ones (kv.hostCache).",
+        read=at("counters.hostEvictions"),
+    ),
+    Row(
+        "llama_runtime_host_cache_bytes",
+        "gauge",
+        "Memory that copies of evicted prompts take, at most kv.hostCache.",
+        read=at("kv.hostCache.bytes"),
+    ),
+    Row(
         "llama_runtime_sequences_moved_total",
         "counter",
         "Sequences that changed places to be side by side (Partitioned).",

@@ -76,6 +76,9 @@ class Settings(BaseSettings):
     server_api_key_file: Path | None = Field(default=None, description="one key in each line")
 
     numa_policy: NUMAPolicy = "Preferred"
+    kv_host_cache: int = Field(
+        default=0, ge=0, description="bytes of memory for copies of evicted sequences"
+    )
     kv_keep_over_restart: bool = Field(
         default=True, description="the hottest cached sequences, in --kv-keep-directory"
     )

@@ -203,6 +203,17 @@ RULES: Final = (
     # What a pod gets
     _quantity("spec.resources.cpu", "1m", "8 or 500m"),
     _quantity("spec.resources.memory", "64Mi", "8Gi"),
+    _quantity("spec.kv.hostCache", "0", "2Gi"),
+    Rule(
+        "spec",
+        "!isQuantity(string(self.kv.hostCache)) || !isQuantity(string(self.resources.memory))"
+        " || quantity(string(self.kv.hostCache))"
+        ".compareTo(quantity(string(self.resources.memory))) < 0",
+        "kv.hostCache (%s) is a part of resources.memory (%s), which also holds the model: lower"
+        " the first or raise the second.",
+        values=("string(self.kv.hostCache)", "string(self.resources.memory)"),
+        field="kv.hostCache",
+    ),
     Rule(
         "spec.resources.gpuResourceName",
         "self.matches(r'^[a-z0-9]([-a-z0-9.]*[a-z0-9])?/[A-Za-z0-9]([-A-Za-z0-9_.]*[A-Za-z0-9])?$')"

@@ -113,6 +113,10 @@ class Kv(Resource):
     type_v: KvType = "f16"
     """Type in which V is stored. A quantised one needs flash attention."""
 
+    host_cache: Quantity = "0"
+    """Memory for copies of sequences that are evicted from the cache, of which a later prompt
+    brings back what it shares; it is part of resources.memory. 0 keeps none."""
+
     keep_over_restart: bool = True
     """Whether the hottest cached sequences are written to a volume of the pod when its container
     ends, and read when it starts again with the same model and the same cache. They do not

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from llama_operator.api import LlamaDeployment, parse_claim_source, parse_duration
+from llama_operator.api import LlamaDeployment, parse_claim_source, parse_duration, parse_quantity
 from llama_operator.builders.volumes import API_KEY_FILE, model_mount_path
 
 HTTP_PORT = 8080
@@ -25,6 +25,7 @@ def build_arguments(resource: LlamaDeployment) -> list[str]:
         "kv-context-per-sequence": spec.kv.context_per_sequence,
         "kv-layout": spec.kv.layout,
         "kv-total-context": spec.kv.total_context,
+        "kv-host-cache": int(parse_quantity(spec.kv.host_cache)),
         "kv-type-k": spec.kv.type_k,
         "kv-type-v": spec.kv.type_v,
         "engine-gpu-layers": spec.engine.gpu_layers,

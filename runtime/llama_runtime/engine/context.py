@@ -82,7 +82,7 @@ class Context:
         self.micro_batch_size = int(llama_cpp.llama_n_ubatch(pointer))
         self.kv_bytes = _kv_bytes(log)
         self._batch = Batch(self.batch_size)
-        self.has_pending_copies = False
+        self._pending_copies: set[int] = set()
 
     def decode(self, rows: Sequence[Row]) -> tuple[int, list[int]]:
         """Compute the rows in one batch; llama_decode's result and each row's batch index.
@@ -98,7 +98,7 @@ class Context:
             raise ValueError(f"Token ids go from 0 to {self.vocabulary_size - 1}.")
         result = int(llama_cpp.llama_decode(self.pointer, self._batch.native))
         if result == DECODED:
-            self.has_pending_copies = False
+            self._pending_copies.clear()
         return result, indices
 
     def logits(self, count: int) -> Logits:
@@ -117,7 +117,7 @@ class Context:
         else:
             # A part of a stream can't be copied (GGML_ASSERT(is_full), llama-kv-cache.cpp).
             llama_cpp.llama_memory_seq_cp(self._memory, source, target, -1, -1)
-            self.has_pending_copies = True
+            self._pending_copies |= {source, target}
             self.cut(target, keep)
 
     def cut(self, sequence: int, keep: int) -> None:
@@ -132,13 +132,25 @@ class Context:
             int(llama_cpp.llama_memory_seq_pos_max(self._memory, sequence)),
         )
 
+    @property
+    def has_pending_copies(self) -> bool:
+        return bool(self._pending_copies)
+
+    def is_settled(self, sequence: int) -> bool:
+        """Whether ``save`` and ``restore`` may be asked for it."""
+        return sequence not in self._pending_copies
+
+    def size_of(self, sequence: int) -> int:
+        """Bytes that ``save`` gives."""
+        return int(llama_cpp.llama_state_seq_get_size(self.pointer, sequence))
+
     def save(self, sequence: int) -> State:
         """A copy of what the sequence holds, in the host's memory.
 
-        Not while ``has_pending_copies``: llama.cpp copies streams in the next decode only,
-        and until then this would read, or be overwritten by, what was there before.
+        Not of one that takes part in a pending copy: llama.cpp copies streams in the next
+        decode only, and until then this would read, or be overwritten by, what was there before.
         """
-        size = int(llama_cpp.llama_state_seq_get_size(self.pointer, sequence))
+        size = self.size_of(sequence)
         data = np.empty(size, np.uint8)
         written = llama_cpp.llama_state_seq_get_data(self.pointer, _bytes_of(data), size, sequence)
         return data[:written]
@@ -233,6 +245,7 @@ def _check_size(model: LoadedModel, settings: Settings) -> None:
         settings.kv_type_v,
         on_gpu=model.is_on_gpu,
     )
+    wanted += settings.kv_host_cache
     limit = host_memory_limit()
     if limit is not None and wanted > limit:
         raise _too_large(settings, f"it takes {wanted >> 20} MiB, but {limit >> 20} MiB is all")
@@ -242,7 +255,8 @@ def _too_large(settings: Settings, detail: str) -> ModelUnusable:
     return ModelUnusable(
         "ContextTooLarge",
         f"A context of {settings.total_context} tokens does not fit into memory ({detail}): "
-        "lower kv.maxSequences or kv.contextPerSequence, or give the pod more memory.",
+        f"lower {'kv.hostCache, ' if settings.kv_host_cache else ''}kv.maxSequences or "
+        "kv.contextPerSequence, or give the pod more memory.",
     )
 
 

@@ -210,7 +210,9 @@ class LlamaEngine:
         model = self.model = load_model(self.settings, self._on_progress)
         self._pool = ThreadPool(self.threads, polls=not model.is_on_gpu)
         try:
-            self._scheduler = Scheduler(self._open_context, model, self._post)
+            self._scheduler = Scheduler(
+                self._open_context, model, self._post, self.settings.kv_host_cache
+            )
         except BaseException:
             self._pool.close()
             model.close()

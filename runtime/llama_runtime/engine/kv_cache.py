@@ -14,10 +14,11 @@ import numpy as np
 
 from llama_runtime.engine.batch import Int32Array, Row
 from llama_runtime.engine.context import DECODED, Context, State
+from llama_runtime.engine.host_cache import HostCache
 from llama_runtime.engine.kv_account import KVAccount
 from llama_runtime.engine.model import LoadedModel
 from llama_runtime.engine.neighbours import best_id
-from llama_runtime.engine.prefix_cache import PrefixCache, common_prefix
+from llama_runtime.engine.prefix_cache import CachedSequence, PrefixCache, common_prefix
 from llama_runtime.engine.sequence import RunningSequence
 
 # A copy between streams moves the whole stream; computing a token moves all weights.
@@ -26,14 +27,19 @@ _WORTH_A_COPY = 1 / 64
 
 _SAME_TAIL = 16
 
+_WORTH_THE_HOST = 32
+"""Tokens: fewer are computed as fast as they are copied."""
+
 logger = logging.getLogger(__name__)
 
 
 class KVCache:
     """The sequences of one context. Owned by the engine's thread."""
 
-    def __init__(self, context: Context, model: LoadedModel) -> None:
+    def __init__(self, context: Context, model: LoadedModel, host_cache: int = 0) -> None:
         self.cached = PrefixCache()
+        self.host = HostCache(host_cache)
+        self.host_hits = 0
         self.start_over(context, [])
         self.last_use = [0.0] * context.max_sequences
         self.evictions = 0
@@ -142,6 +148,11 @@ class KVCache:
         source, shared = _longest_running_match(prompt, running)
         if source is not None and shared > kept and self._can_share(shared):
             return self._take_id(ids), 0, source, shared
+        from_host = self._bring_back(prompt, kept, ids)
+        if from_host is not None:
+            return *from_host, None, 0
+        if cached is not None and cached.id not in self.cached:
+            cached = None
         if cached is None or not self._is_usable(cached.id, kept, len(cached.tokens)):
             return self._take_id(ids), 0, None, 0
         is_last = not self.free and len(self.cached) == 1
@@ -157,6 +168,31 @@ class KVCache:
         self.cached.touch(cached.id)
         self._count_hit(kept)
         return target, kept, None, 0
+
+    def _bring_back(
+        self, prompt: Int32Array, kept: int, running: Sequence[int]
+    ) -> tuple[int, int] | None:
+        """(id, tokens in it) when the host's memory has more of the prompt than ``kept``."""
+        held, most = self.host.longest_match(prompt)
+        most = min(most, len(prompt) - 1)
+        if held is None or most < kept + _WORTH_THE_HOST:
+            return None
+        length = len(held.tokens)
+        if self._is_recurrent and most < length:
+            return None
+        target = self._take_id(running)
+        self.make_room(length)
+        if not self.context.is_settled(target) or self.account.free < length:
+            self.release(target)
+            return None
+        if not (self._put(target, (length, held.state)) and self._is_usable(target, most, length)):
+            self.release(target)
+            return None
+        self.host.used(held, is_over=self._should_continue(most, length))
+        self.cut(target, most)
+        self._count_hit(most)
+        self.host_hits += 1
+        return target, most
 
     def share(self, source: RunningSequence, target: int, keep: int) -> int:
         """Give a running sequence's first ``keep`` tokens to another one; how many it took."""
@@ -272,9 +308,19 @@ class KVCache:
         if victim is None:
             return False
         self.cached.remove(victim.id)
+        self._save_to_host(victim)
         self.release(victim.id)
         self.evictions += 1
         return True
+
+    def _save_to_host(self, victim: CachedSequence) -> None:
+        if not self.host.limit or len(victim.tokens) < _WORTH_THE_HOST:
+            return
+        context = self.context
+        if context.is_settled(victim.id) and self.host.has_room_for(
+            victim.tokens, context.size_of(victim.id)
+        ):
+            self.host.add(victim.tokens, context.save(victim.id))
 
     def _should_continue(self, kept: int, length: int) -> bool:
         """Whether to take the cached sequence itself rather than a copy of its beginning.

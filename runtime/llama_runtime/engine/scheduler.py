@@ -56,11 +56,12 @@ class Scheduler:
         open_context: Callable[[], Context],
         model: LoadedModel,
         deliver: Callable[[Request, Item], None],
+        host_cache: int = 0,
     ) -> None:
         self._open_context = open_context
         self._model = model
         self._deliver = deliver
-        self.kv = KVCache(open_context(), model)
+        self.kv = KVCache(open_context(), model, host_cache)
         self.gathering = Gathering(model.size_bytes, on_gpu=model.is_on_gpu)
         self.queue: deque[Request] = deque()
         self.ledger = Ledger()

@@ -33,6 +33,10 @@ class Snapshot:
     cells_saved: int = 0
     prefix_hits: int = 0
     evictions: int = 0
+    host_sequences: int = 0
+    host_bytes: int = 0
+    host_hits: int = 0
+    host_evictions: int = 0
     postponed: int = 0
     moved: int = 0
     decode_failures: int = 0
@@ -67,6 +71,10 @@ def take_snapshot(scheduler: Scheduler) -> Snapshot:
         cells_saved=kv.cells_saved,
         prefix_hits=kv.prefix_hits,
         evictions=kv.evictions,
+        host_sequences=len(kv.host),
+        host_bytes=kv.host.bytes,
+        host_hits=kv.host_hits,
+        host_evictions=kv.host.evictions,
         postponed=counters.postponed,
         moved=scheduler.gathering.moved,
         decode_failures=counters.decode_failures,
@@ -104,6 +112,11 @@ def status_of(engine: LlamaEngine, snapshot: Snapshot) -> dict[str, object]:
                 "cached": snapshot.cached,
                 "free": snapshot.max_sequences - snapshot.running - snapshot.cached,
             },
+            "hostCache": {
+                "limitBytes": settings.kv_host_cache,
+                "bytes": snapshot.host_bytes,
+                "sequences": snapshot.host_sequences,
+            },
             "decode": _decode(snapshot.reading),
             "lastCure": _last_cure(snapshot),
             "restored": engine.restored.as_dict() if engine.restored else None,
@@ -134,6 +147,8 @@ def status_of(engine: LlamaEngine, snapshot: Snapshot) -> dict[str, object]:
             "cellsSaved": snapshot.cells_saved,
             "prefixHits": snapshot.prefix_hits,
             "evictions": snapshot.evictions,
+            "hostHits": snapshot.host_hits,
+            "hostEvictions": snapshot.host_evictions,
             "postponed": snapshot.postponed,
             "moved": snapshot.moved,
             "decodeFailures": snapshot.decode_failures,

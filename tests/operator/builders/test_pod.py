@@ -107,6 +107,7 @@ def test_every_setting_is_a_flag() -> None:
             "totalContext": 1024,
             "typeK": "q8_0",
             "typeV": "q4_0",
+            "hostCache": "1.5Gi",
         },
         engine={
             "gpuLayers": -1,
@@ -130,6 +131,7 @@ def test_every_setting_is_a_flag() -> None:
         "--kv-context-per-sequence=512",
         "--kv-layout=Unified",
         "--kv-total-context=1024",
+        "--kv-host-cache=1610612736",
         "--kv-type-k=q8_0",
         "--kv-type-v=q4_0",
         "--engine-gpu-layers=-1",

@@ -42,7 +42,10 @@ class Driver:
         self.pool = ThreadPool(1)
         self.delivered: dict[Request, list[Item]] = {}
         self.scheduler = Scheduler(
-            lambda: context_class(self.model, settings, self.pool), self.model, self._deliver
+            lambda: context_class(self.model, settings, self.pool),
+            self.model,
+            self._deliver,
+            settings.kv_host_cache,
         )
         self._loop = asyncio.new_event_loop()
 
@@ -113,6 +116,8 @@ class Driver:
             assert kv.context.position_range(sequence) == expected
         if not kv.context.unified:
             assert kv.account.used == sum(lengths.values())
+        held = list(kv.host._sequences.values())
+        assert kv.host.bytes == sum(one.bytes for one in held) <= kv.host.limit
         assert kv.account.used <= kv.account.span <= kv.account.capacity
 
     def _deliver(self, request: Request, item: Item) -> None:
