@@ -158,7 +158,10 @@ CASES = (
         "resources.memory must be a quantity of at least 64Mi: write it as 8Gi.",
         {"spec.resources.memory": 8_589_934_592},
     ),
-    Case({"spec.kv.hostCache": "-1"}, "kv.hostCache must be a quantity of at least 0"),
+    Case(
+        {"spec.kv.hostCache": "-1"},
+        "kv.hostCache must be a quantity of at least 0: write it as 2Gi.",
+    ),
     Case(
         {"spec.kv.hostCache": "8Gi"},
         "kv.hostCache (8Gi) is a part of resources.memory (8Gi), which also holds the model: lower"
