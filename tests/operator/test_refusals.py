@@ -48,6 +48,8 @@ def row(world: World) -> dict[str, Any]:
          f"{{node.kubernetes.io/not-ready: }}, 2 {AFFINITY}.", False),
         (f"0/2 nodes are available: 1 Insufficient nvidia.com/gpu, 1 {AFFINITY}.", False),
         (f"0/2 nodes are available: 1 node(s) were unschedulable, 1 {AFFINITY}.", False),
+        (f"0/2 nodes are available: 2 {AFFINITY}. no new claims to deallocate, preemption: "
+         "0/2 nodes are available: 2 Preemption is not helpful for scheduling.", True),
         ("no nodes available to schedule pods", False),
         ("", False),
     ],
@@ -91,6 +93,7 @@ def test_a_misaligned_pod_is_told_then_freed_then_tried_elsewhere() -> None:
     pod = world.pods["chat-0"]
     assert "node-a" in pod["metadata"]["annotations"]["llama-operator.dev/avoided-nodes"]
     assert pod["metadata"]["annotations"]["llama-operator.dev/attempt"] == "1"
+    assert row(world)["numaVerdict"] == "CpusSpanNodes"
     assert says(world, "NUMAAligned") == ("False", "CpusSpanNodes")
 
     world.pods["chat-0"] = ready(world.pods["chat-0"], node="node-b")

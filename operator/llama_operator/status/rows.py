@@ -44,7 +44,10 @@ def _row(look: Look, pod: Pod, before: PodStatus | None) -> PodStatus:
         last_restart=look.last_restarts.get(pod.name),
     )
     reading = look.readings.get(pod.uid)
-    if (numa := placement(pod, reading)) is not None:
+    numa = placement(pod, reading)
+    if numa is None and before is not None and _was_misaligned(row.retry):
+        row = row.model_copy(update={"numa_verdict": before.numa_verdict})
+    if numa is not None:
         nodes = numa.cpu_nodes
         row = row.model_copy(
             update={
@@ -71,9 +74,13 @@ def _absent_row(look: Look, before: PodStatus | None, name: str) -> PodStatus:
     """A misaligned pod's verdict stands until the next one has its own."""
     retry = _pending_retry(look, before, name)
     row = PodStatus(name=name, retry=retry, last_restart=look.last_restarts.get(name))
-    if before is None or retry is None or retry.reason != NOT_ALIGNED:
+    if before is None or not _was_misaligned(retry):
         return row
     return row.model_copy(update={"numa_verdict": before.numa_verdict})
+
+
+def _was_misaligned(retry: Retry | None) -> bool:
+    return retry is not None and retry.reason == NOT_ALIGNED
 
 
 def _retry(pod: Pod, before: PodStatus | None) -> Retry | None:

@@ -1,0 +1,1 @@
+"""Decode and load time with memory on the CPUs' own NUMA node against another one."""
