@@ -161,6 +161,7 @@ CASES = (
     Case(
         {"spec.kv.hostCache": "-1"},
         "kv.hostCache must be a quantity of at least 0: write it as 2Gi.",
+        {"spec.kv.hostCache": 0},
     ),
     Case(
         {"spec.kv.hostCache": "8Gi"},
