@@ -19,6 +19,7 @@ from tests.runtime.numa import conftest as numa_conftest
 
 REPOSITORY = Path(__file__).resolve().parents[2]
 SITE, RUNTIME, MODEL, NVML = "/opt/site", "/opt/runtime", "/opt/model.gguf", "/opt/nvml"
+BENCH = "/opt/place.py"
 
 
 @pytest.fixture(scope="session")
@@ -34,13 +35,14 @@ def measured(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
     copies += [
         (Path(llama_runtime.__path__[0]), f"{RUNTIME}/llama_runtime"),
         (Path(in_guest.__file__), "/opt/in_guest.py"),
+        (REPOSITORY / "tests/bench/numa/place.py", BENCH),
         (Path(libraries), "/opt/libllama"),
         (Path(model), MODEL),
         (nvml, f"{NVML}/{nvml.name}"),
     ]
     command = (
         f"PYTHONPATH={SITE}:{RUNTIME} LLAMA_CPP_LIB_PATH=/opt/libllama "
-        f"python3 /opt/in_guest.py {MODEL} {NVML} 2>&1"
+        f"python3 /opt/in_guest.py {MODEL} {NVML} {BENCH} 2>&1"
     )
     output, status = numa_vm.run(command, copies, memory=1536, timeout=3000)
     assert status == 0, output

@@ -1,7 +1,7 @@
 """Runs in the two-node guest: each scenario in a cgroup of its own, with the cpuset that a
 kubelet would give it, seen by the process as a container sees it.
 
-    in_guest.py MODEL NVML_FOLDER    all of them; prints {scenario: measured} as its last line
+    in_guest.py MODEL NVML_FOLDER BENCH    all of them; prints {scenario: measured} as its last line
     in_guest.py look POLICY          what a process without a model finds, twice
 """
 
@@ -62,7 +62,7 @@ SCENARIOS = {
     "moves-to-gpu": Scenario(cpus="0-3", mems="0-1", policy="Preferred", cached=0, gpus=(1,)),
     "moves-to-limit": Scenario(cpus="0-3", mems="0-1", policy="Preferred", quota="200000 100000"),
     "unbound": Scenario(cpus="0-3", mems="0-1", policy="None"),
-    "cpus-alone": Scenario(mems="0-1"),
+    "cpus-alone": Scenario(mems="0-1", cached=1),
     "gpu-here": Scenario(gpus=(1,)),
     "gpu-there": Scenario(gpus=(0,)),
     "gpus-on-both": Scenario(gpus=(0, 1)),
@@ -75,7 +75,7 @@ def main() -> None:
     if sys.argv[1] == "look":
         look(cast(NUMAPolicy, sys.argv[2]))
         return
-    model, library = Path(sys.argv[1]), sys.argv[2]
+    model, library, bench = Path(sys.argv[1]), sys.argv[2], sys.argv[3]
     (GROUPS / "cgroup.subtree_control").write_text("+cpuset +cpu")
     bring_up_loopback()
     copies = {node: copy_on(node, model) for node in (0, 1)}
@@ -91,7 +91,22 @@ def main() -> None:
             measured[name] = measure_look(name, scenario, environment)
         else:
             measured[name] = measure_runtime(name, scenario, copies[scenario.cached], environment)
+    measured["bench-remote"] = measure_bench(bench, copies[1], memory_node=0)
     print(json.dumps(measured))
+
+
+def measure_bench(program: str, model: Path, memory_node: int) -> dict[str, Any]:
+    """What make bench-numa runs, with the CPUs of node 1; its times mean nothing here."""
+    print("bench-remote", file=sys.stderr, flush=True)
+    options = f"--cpus 2-3 --memory-node {memory_node} --generate 2"
+    done = subprocess.run(
+        [sys.executable, program, "--model", str(model), *options.split()],
+        stdout=subprocess.PIPE,
+        text=True,
+        check=True,
+    )
+    found: dict[str, Any] = json.loads(done.stdout.splitlines()[-1])
+    return found
 
 
 def bring_up_loopback() -> None:

@@ -41,6 +41,7 @@ def test_with_mmap_a_page_cache_on_the_other_node_ends_a_required_runtime(
     assert ended["exit"] == 78
     assert "threads" not in ended, "it served"
     assert ended["termination"]["reason"] == "NUMANotAligned"
+    assert ended["termination"]["numa"]["verdict"] == "MemoryRemote"
     on_node_0 = re.search(r"MiB of pages: ([\d.]+) on 0", ended["termination"]["message"])
     assert on_node_0, ended
     assert float(on_node_0[1]) > 0.9 * model_mib()
@@ -72,7 +73,6 @@ def test_a_cpu_pod_moves_to_a_node_that_holds_its_limit(measured: Measured) -> N
     ("scenario", "verdict", "gpu_nodes"),
     [
         ("unbound", "CpusSpanNodes", []),
-        ("cpus-alone", "MemsSpanNodes", []),
         ("gpu-here", "Aligned", [1]),
         ("gpu-there", "GpuRemote", [0]),
         ("gpus-on-both", "GpuRemote", [0, 1]),
@@ -85,6 +85,19 @@ def test_verdicts_on_real_cpusets_and_pci_devices(
     numa = measured[scenario]["numa"]
     assert numa["gpuNodes"] == gpu_nodes
     assert numa["verdict"] == verdict, numa["message"]
+
+
+def test_memory_that_may_come_from_both_nodes_ends_a_required_runtime(measured: Measured) -> None:
+    ended = measured["cpus-alone"]
+    numa = ended["termination"]["numa"]
+    assert (ended["exit"], numa["verdict"]) == (78, "MemsSpanNodes")
+    assert (numa["cpuNodes"], numa["mems"]) == ([1], "0-1")
+
+
+def test_the_bench_puts_the_memory_on_the_node_it_names(measured: Measured) -> None:
+    pages = measured["bench-remote"]["pagesMiB"]
+    assert pages["0"] > model_mib()
+    assert pages["0"] >= LOCAL_RATIO * sum(pages.values())
 
 
 def test_unbound_memory_may_come_from_both_nodes(measured: Measured) -> None:
