@@ -71,6 +71,7 @@ class Comparison:
 
 @dataclass(slots=True)
 class _Speeds:
+    depth: int = 0
     baseline: float | None = None
     first: list[float] = field(default_factory=list)
     late: deque[float] = field(default_factory=lambda: deque(maxlen=_BASELINE_STEPS))
@@ -105,6 +106,7 @@ class DecodeSpeed:
             return
         speed = step.sequences / step.seconds
         speeds = self._speeds.setdefault(kind, _Speeds())
+        speeds.depth = step.depth
         speeds.add(speed, is_packed=step.is_packed)
         if speeds.baseline is not None and len(speeds.late) >= ENOUGH:
             self._last = kind
@@ -112,7 +114,7 @@ class DecodeSpeed:
             after = self._after.setdefault(kind, [])
             after.append(speed)
             if len(after) == ENOUGH:
-                self._comparison = Comparison(self._before[kind], median(after), kind[1])
+                self._comparison = Comparison(self._before[kind], median(after), step.depth)
 
     @property
     def reading(self) -> Reading | None:
@@ -122,7 +124,7 @@ class DecodeSpeed:
         speeds = self._speeds[self._last]
         if speeds.baseline is None or speeds.now is None:
             return None
-        return Reading(speeds.now, speeds.baseline, self._last[1])
+        return Reading(speeds.now, speeds.baseline, speeds.depth)
 
     def mark(self) -> None:
         """The cache changes now: what comes is compared with what was."""

@@ -19,6 +19,7 @@ from tests.bench.runtime.bench import Bench
 from tests.bench.runtime.load import BenchError
 from tests.bench.runtime.scenarios import (
     chats,
+    cures,
     decode,
     fairness,
     long_prompt,
@@ -31,6 +32,7 @@ RESULT = REPOSITORY / "build/bench/runtime.json"
 SCENARIOS: dict[str, Callable[[Bench], list[Figure]]] = {
     "throughput": throughput.run,
     "decode": decode.run,
+    "cures": cures.run,
     "long-prompt": long_prompt.run,
     "shared-prompt": shared_prompt.run,
     "chats": chats.run,

@@ -6,7 +6,7 @@ import pytest
 
 from tests.bench.runtime import texts
 from tests.bench.runtime.load import Answer, tokens_per_second
-from tests.bench.runtime.scenarios import chats, decode, long_prompt, throughput
+from tests.bench.runtime.scenarios import chats, cures, decode, long_prompt, throughput
 
 
 def answer(client: str, started: float, *times: float, chat: str = "", cached: int = 0) -> Answer:
@@ -69,3 +69,32 @@ def test_decode_speed_is_that_of_the_time_in_which_all_decode() -> None:
 def test_batched_bench_prints_speeds_among_other_lines() -> None:
     output = 'main: n_kv_max = 4096\n{"pl": 1, "speed_tg": 101.5}\n{"pl": 16, "speed_tg": 240.0}\n'
     assert decode.batched_bench_speeds(output) == {1: 101.5, 16: 240.0}
+
+
+def test_cures_are_compared_with_a_fresh_context_at_the_same_depth() -> None:
+    measured = dict.fromkeys(
+        (
+            *("fresh_first", "fresh_second", "fragmented", "compacted"),
+            *("span_before", "span_after", "compacted_bytes", "first_keep_bytes"),
+            *("compact_seconds", "rebuild_seconds", "clear_seconds"),
+            *("first_keep_seconds", "kept_restore_seconds"),
+            *("kept_first_token_seconds", "lost_first_token_seconds"),
+        ),
+        1.0,
+    )
+    shown = cures.figures(
+        "Q4_0",
+        [
+            measured | {"fresh_first": 10.0, "fragmented": 5.0, "compact_seconds": 0.05},
+            measured | {"fresh_second": 10.0, "compacted": 9.9, "kept_first_token_seconds": 0.1},
+        ],
+    )
+    values = {figure.name.removeprefix("Q4_0, "): figure for figure in shown}
+    fragmented = values["Unified, one sequence behind 15 that are gone, over a fresh context"]
+    assert (fragmented.value, fragmented.target) == (0.5, None)
+    compacted = values["Unified, after Compact, over a fresh context at the same depth"]
+    assert compacted.value == pytest.approx(0.99)
+    assert compacted.met
+    assert values["Compact"].value == 50
+    first_token = values["first token of a known chat after a restart, kept over lost"]
+    assert (first_token.value, first_token.better) == (0.1, "lower")

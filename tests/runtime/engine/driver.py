@@ -39,7 +39,7 @@ class Driver:
     def __init__(self, settings: Settings, context_class: type[Context] = Context) -> None:
         self.settings = settings
         self.model: LoadedModel = load_model(settings, lambda progress: None)
-        self.pool = ThreadPool(1)
+        self.pool = ThreadPool(settings.engine_threads or 1)
         self.delivered: dict[Request, list[Item]] = {}
         self.scheduler = Scheduler(
             lambda: context_class(self.model, settings, self.pool),

@@ -127,7 +127,8 @@ def test_speeds_before_and_after_a_cure_are_of_the_same_depth(drive: Drive) -> N
     for _ in range(30):
         driver.scheduler.step()
     shown = cures.last.as_dict(speed.since_mark)
-    assert shown["depth"] == 0
+    assert isinstance(shown["depth"], int)
+    assert shown["depth"] > 60
     for side in ("before", "after"):
         measured = shown[side]
         assert isinstance(measured, dict)

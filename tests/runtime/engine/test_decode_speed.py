@@ -38,7 +38,7 @@ def test_a_slow_cache_is_measured_against_its_young_self() -> None:
     assert reading is not None
     assert (reading.tokens_per_second, reading.baseline) == (50, 100)
     assert reading.slowdown == 0.5
-    assert reading.depth == 0  # of a kind from 0 to 255
+    assert reading.depth == 100
 
 
 def test_other_depths_and_other_numbers_of_sequences_are_not_compared() -> None:
