@@ -21,6 +21,7 @@ from llama_operator.actions import (
     object_name,
 )
 from llama_operator.cache import Cache, controller
+from llama_operator.denials import denial
 from llama_operator.kube import (
     EVENT,
     LLAMA_DEPLOYMENT,
@@ -215,15 +216,9 @@ class Actor:
             return await self._exists(resource, action)
         if error.status == 404 and isinstance(action, Apply | Oust):
             return None
-        if error.status == 403 and "because it is being terminated" in said:
-            return Refusal(name, "NamespaceTerminating", f"{said}.", permanent=False)
-        if error.status == 403 and "exceeded quota" in said:
-            message = f"{name} exceeds a quota: {said}. Raise the quota or ask for less."
-            return Refusal(name, "QuotaExceeded", message, permanent=False)
-        if error.status in (400, 403, 422):
-            message = f"The API server refuses {name}: {said}."
-            return Refusal(name, "Forbidden" if error.status == 403 else "Rejected", message, True)
-        raise error
+        if (found := denial(name, error.status, said)) is None:
+            raise error
+        return Refusal(name, found.reason, found.message, found.permanent, found.soon)
 
     async def _exists(self, resource: Manifest, action: Create) -> Refusal | None:
         """The name is taken: by ours that the watch has not told of, or by someone's."""

@@ -18,6 +18,7 @@ from llama_operator.builders.metadata import owned_labels
 from llama_operator.mending import mend
 from llama_operator.names import INDEX_LABEL, Manifest, pod_name
 from llama_operator.observation import Failure, Observation
+from llama_operator.overdue import overdue
 from llama_operator.pods import Pod, read_pod
 from llama_operator.problems import Problem, pod_problem
 from llama_operator.refusals import refusal_problems
@@ -30,6 +31,7 @@ from llama_operator.status.build import build_status, invalid_status
 from llama_operator.status.look import Look
 from llama_operator.subset import contains
 from llama_operator.template_hash import template_hash
+from llama_operator.unschedulable import unschedulable
 
 
 @dataclass(frozen=True, slots=True)
@@ -111,13 +113,14 @@ def _decide(
     rolled = _as_rolled(fleet, resource, restarted)
     planned = plan(rolled, _absent(resource, previous, fleet, failures), now)
     services, wake = _services(observation, resource, failures, now)
+    late, late_at = _late(fleet, now)
     look = Look(
         resource=resource,
         previous=previous,
         fleet=fleet,
         image=image,
         readings=readings,
-        problems=_problems(observation, resource, previous, fleet, failures),
+        problems=_problems(observation, resource, previous, fleet, failures, late),
         failures=failures,
         update_waits=not rolled.may_roll,
         restart=restarted.status,
@@ -133,7 +136,7 @@ def _decide(
         ),
         status=build_status(look, now),
         wake_at=min(
-            (moment for moment in (planned.wake_at, wake, restarted.wake_at) if moment),
+            (moment for moment in (planned.wake_at, wake, late_at, restarted.wake_at) if moment),
             default=None,
         ),
     )
@@ -276,6 +279,7 @@ def _problems(
     previous: LlamaDeploymentStatus,
     fleet: Fleet,
     failures: dict[str, Failure],
+    late: dict[str, Problem],
 ) -> tuple[Problem, ...]:
     refused = [
         Problem(failure.reason, failure.message, failure.permanent)
@@ -284,11 +288,28 @@ def _problems(
     ]
     refusals = dict(refusal_problems(resource, previous, fleet))
     broken = (
-        pod_problem(resource, pod, _reading(observation, pod))
+        unschedulable(resource, pod)
+        or pod_problem(resource, pod, _reading(observation, pod))
+        or late.get(pod.name)
         for pod in sorted(fleet.wanted(), key=lambda pod: (fleet.outdated(pod), pod.index))
         if pod.name not in refusals
     )
     return (*refused, *refusals.values(), *(problem for problem in broken if problem is not None))
+
+
+def _late(fleet: Fleet, now: datetime) -> tuple[dict[str, Problem], datetime | None]:
+    """Pods that take too long, and when the next one does."""
+    late: dict[str, Problem] = {}
+    wake: list[datetime] = []
+    for pod in fleet.wanted():
+        if (awaited := overdue(pod)) is None:
+            continue
+        when, problem = awaited
+        if when > now:
+            wake.append(when)
+        else:
+            late[pod.name] = problem
+    return late, min(wake, default=None)
 
 
 def _reading(observation: Observation, pod: Pod) -> Reading:

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 
 from llama_operator.api import LlamaDeployment
 from llama_operator.names import Manifest
+from llama_operator.out_of_memory import out_of_memory
 from llama_operator.pods import Pod
 from llama_operator.runtime_status import Reading, RuntimeStatus
 
@@ -39,16 +40,16 @@ class Problem:
 
 
 def pod_problem(resource: LlamaDeployment, pod: Pod, reading: Reading) -> Problem | None:
-    """The problem of one pod; None while it serves or is on its way."""
+    """The problem of one pod that has a node; None while it serves or is on its way."""
     if pod.ready:
-        return None
+        return _serves_wrongly(resource, pod, reading)
     if pod.given_up:
         return _failed(pod)
     if pod.terminating:
         return None
     return (
-        _not_scheduled(resource, pod)
-        or _waiting(pod)
+        _waiting(pod)
+        or _node_not_ready(pod)
         or _runtime_failed(pod, reading)
         or _ended_before(resource, pod)
     )
@@ -57,35 +58,62 @@ def pod_problem(resource: LlamaDeployment, pod: Pod, reading: Reading) -> Proble
 def _failed(pod: Pod) -> Problem:
     where = f" on node {pod.node}" if pod.node else ""
     said = pod.manifest.get("status", {}).get("message") or "no message was given"
-    return Problem(pod.reason, f"Pod {pod.name}{where} failed: {_sentence(said)}")
+    return Problem(pod.reason, f"Pod {pod.name}{where} failed: {sentence(said)}")
 
 
-def _not_scheduled(resource: LlamaDeployment, pod: Pod) -> Problem | None:
-    condition = pod.condition("PodScheduled")
-    if condition.get("status") != "False":
+def _serves_wrongly(resource: LlamaDeployment, pod: Pod, reading: Reading) -> Problem | None:
+    """The kubelet calls it Ready, and it does not do what was asked for."""
+    if not isinstance(reading, RuntimeStatus):
         return None
-    said = condition.get("message", "")
-    problem = f"Pod {pod.name} cannot be scheduled: {_sentence(said)}"
-    if "persistentvolumeclaim" in said.lower() and "not found" in said:
+    if reading.state == "Serving" and reading.reason == "APIKeysUnreadable":
+        secret = resource.spec.server.api_key_secret_ref
+        where = f"Secret {secret.name}, key {secret.key}" if secret is not None else "its Secret"
         return Problem(
-            "PersistentVolumeClaimMissing",
-            f"{problem} Create the claim that model.source names, or correct model.source.",
+            "APIKeysUnreadable",
+            f"Pod {pod.name} lets nobody in: {sentence(reading.message or 'it has no API keys')} "
+            f"Create {where}; the pod finds it within two minutes.",
             permanent=True,
         )
-    if "unbound immediate persistentvolumeclaims" in said.lower():
-        return Problem(
-            "PersistentVolumeClaimUnbound",
-            f"{problem} Look at the claim that model.source names: it waits for a volume.",
-        )
-    gpu = resource.spec.resources.gpu_resource_name
-    if resource.spec.resources.gpus and gpu in said:
-        return Problem(
-            "NoFreeGPU",
-            f"{problem} Free a {gpu}, add a node that has one, lower replicas, "
-            "or set resources.gpus to 0 to compute on the CPU.",
-        )
-    reason = condition.get("reason") or "Unschedulable"
-    return Problem(reason, f"{problem} Make room, or correct what the pod asks for.")
+    if computes_on_cpu(resource, reading):
+        return Problem("NoGPUDevice", no_gpu_device(pod), permanent=True)
+    return None
+
+
+def computes_on_cpu(resource: LlamaDeployment, reading: RuntimeStatus) -> bool:
+    """Layers were asked for on a GPU, and the loaded model has none there."""
+    devices, layers = reading.engine.devices, reading.engine.gpu_layers
+    return bool(
+        resource.spec.resources.gpus
+        and resource.spec.engine.gpu_layers
+        and reading.model.loaded
+        and ((devices is not None and set(devices) <= {"CPU"}) or layers == 0)
+    )
+
+
+def no_gpu_device(pod: Pod) -> str:
+    """What `computes_on_cpu` means for the user."""
+    return (
+        f"Pod {pod.name} has a GPU and computes on the CPU: use a runtime image built for this "
+        "GPU, or set resources.gpus to 0."
+    )
+
+
+def _node_not_ready(pod: Pod) -> Problem | None:
+    """The node controller takes Ready away from the pods of a node that is silent, and leaves
+    ContainersReady, which is the kubelet's (pkg/controller/util/node, MarkPodsNotReady)."""
+    taken = (
+        pod.phase == "Running"
+        and pod.condition("Ready").get("status") == "False"
+        and pod.condition("ContainersReady").get("status") == "True"
+        and not pod.manifest.get("spec", {}).get("readinessGates")
+    )
+    if not taken:
+        return None
+    return Problem(
+        "NodeNotReady",
+        f"Node {pod.node} of pod {pod.name} does not report any more: look at kubectl describe "
+        f"node {pod.node}. Kubernetes deletes the pod after five minutes of that.",
+    )
 
 
 def _waiting(pod: Pod) -> Problem | None:
@@ -94,14 +122,14 @@ def _waiting(pod: Pod) -> Problem | None:
     if reason in _IMAGE_REASONS:
         return Problem(
             reason,
-            f"Pod {pod.name} cannot pull its image {pod.image}: {_sentence(said or reason)} "
+            f"Pod {pod.name} cannot pull its image {pod.image}: {sentence(said or reason)} "
             "Correct spec.image or spec.imagePullSecrets.",
             permanent=reason not in _FLEETING,
         )
     if reason in _CONFIG_REASONS:
         return Problem(
             reason,
-            f"Pod {pod.name} cannot start its container: {_sentence(said or reason)}",
+            f"Pod {pod.name} cannot start its container: {sentence(said or reason)}",
             permanent=True,
         )
     return None
@@ -112,7 +140,7 @@ def _runtime_failed(pod: Pod, reading: Reading) -> Problem | None:
         return None
     reason = reading.reason or "RuntimeFailed"
     message = reading.message or f"The runtime failed with {reason}; look at its log."
-    return Problem(reason, f"Pod {pod.name}: {_sentence(message)}", permanent=True)
+    return Problem(reason, f"Pod {pod.name}: {sentence(message)}", permanent=True)
 
 
 def _ended_before(resource: LlamaDeployment, pod: Pod) -> Problem | None:
@@ -124,12 +152,7 @@ def _ended_before(resource: LlamaDeployment, pod: Pod) -> Problem | None:
     if not ended:
         return None
     if ended.get("reason") == "OOMKilled":
-        return Problem(
-            "OOMKilled",
-            f"Pod {pod.name} needed more than its {resource.spec.resources.memory} of memory: "
-            "raise resources.memory, or lower kv.maxSequences or kv.contextPerSequence.",
-            permanent=True,
-        )
+        return Problem("OOMKilled", out_of_memory(resource, pod, ended), permanent=True)
     looping = status.get("state", {}).get("waiting", {}).get("reason") == "CrashLoopBackOff"
     if ended.get("exitCode") == 0 and not looping:
         return None
@@ -137,7 +160,7 @@ def _ended_before(resource: LlamaDeployment, pod: Pod) -> Problem | None:
     return Problem(
         reason or "CrashLoopBackOff",
         f"Pod {pod.name} ended with exit code {ended.get('exitCode')}: "
-        f"{_sentence(said or 'no message was given')} "
+        f"{sentence(said or 'no message was given')} "
         f"See kubectl logs --previous {pod.name}.",
         permanent=looping or status.get("restartCount", 0) >= LASTING_RESTARTS,
     )
@@ -156,6 +179,7 @@ def _termination_message(ended: Manifest) -> tuple[str | None, str]:
     return (reason if isinstance(reason, str) and reason else None), str(said.get("message", ""))
 
 
-def _sentence(text: str) -> str:
+def sentence(text: str) -> str:
+    """The text with a full stop, unless it has one."""
     text = text.strip()
     return text if text.endswith((".", "!", "?")) else f"{text}."

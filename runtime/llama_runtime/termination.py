@@ -25,9 +25,23 @@ def write_termination_log(path: Path, reason: str, message: str, **details: obje
     It keeps 4096 bytes (core/v1, terminationMessagePath): ``details`` must be short.
     """
     log.info("Exiting", extra={"reason": reason, "detail": message})
+    _write(path, {"reason": reason, "message": message, **details})
+
+
+def note_memory(path: Path, **sizes: int | None) -> None:
+    """What is about to be taken from the host's memory, in bytes: weightsBytes, kvBytes,
+    computeBytes.
+
+    The kernel kills a process that takes too much without a word; the kubelet passes this on
+    then. Whatever ends the process otherwise replaces it.
+    """
+    _write(path, {"memory": {name: size for name, size in sizes.items() if size}})
+
+
+def _write(path: Path, document: dict[str, object]) -> None:
     if path.parent == Path("/dev") and not path.exists():
         return  # run by hand, outside a pod
     try:
-        path.write_text(json.dumps({"reason": reason, "message": message, **details}) + "\n")
+        path.write_text(json.dumps(document) + "\n")
     except OSError as error:
         log.debug("Can't write %s: %s", path, error.strerror)

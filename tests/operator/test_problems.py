@@ -20,7 +20,6 @@ from tests.operator.objects import (
     ready,
     running,
     terminating,
-    unschedulable,
     waiting,
 )
 
@@ -72,36 +71,6 @@ def test_a_refused_pod_tells_the_kubelets_reason_and_the_node() -> None:
 
 
 @pytest.mark.parametrize(
-    ("said", "reason", "advice", "permanent"),
-    [
-        ("0/3 nodes are available: 3 Insufficient nvidia.com/gpu.", "NoFreeGPU", "Free a", False),
-        (
-            'persistentvolumeclaim "models" not found',
-            "PersistentVolumeClaimMissing",
-            "Create the claim",
-            True,
-        ),
-        (
-            "pod has unbound immediate PersistentVolumeClaims. preemption: 0/1",
-            "PersistentVolumeClaimUnbound",
-            "waits for a volume",
-            False,
-        ),
-        ("0/3 nodes are available: 3 Insufficient cpu", "Unschedulable", "Make room", False),
-    ],
-)
-def test_a_pod_without_a_node_tells_what_is_missing(
-    said: str, reason: str, advice: str, permanent: bool
-) -> None:
-    problem = problem_of(unschedulable(fresh(), said))
-
-    assert problem is not None
-    assert (problem.reason, problem.permanent) == (reason, permanent)
-    assert said in problem.message
-    assert advice in problem.message
-
-
-@pytest.mark.parametrize(
     ("reason", "permanent"),
     [
         ("ErrImagePull", False),
@@ -118,6 +87,43 @@ def test_an_image_that_cannot_be_pulled_is_named(reason: str, permanent: bool) -
     assert "registry.example/llama-runtime:1" in problem.message
     assert "manifest unknown." in problem.message
     assert "spec.image" in problem.message
+
+
+def test_a_ready_pod_that_computes_on_the_cpu_does_not_do_what_was_asked_for() -> None:
+    for engine in ({"devices": ["CPU"], "gpuLayers": 0}, {"devices": None, "gpuLayers": 0}):
+        problem = problem_of(ready(fresh()), a_runtime(engine=engine))
+        assert problem is not None
+        assert (problem.reason, problem.permanent) == ("NoGPUDevice", True)
+    assert (
+        problem_of(ready(fresh()), a_runtime(engine={"devices": ["CUDA0"], "gpuLayers": 33}))
+        is None
+    )
+    loading = a_runtime(model={"loaded": False}, engine={"devices": ["CPU"], "gpuLayers": 0})
+    assert problem_of(ready(fresh()), loading) is None
+
+
+def test_a_pod_that_lets_nobody_in_names_the_secret() -> None:
+    engine = {"devices": ["CUDA0"], "gpuLayers": 33}
+    reading = a_runtime(engine=engine, reason="APIKeysUnreadable", message="No file.")
+    problem = problem_of(ready(fresh()), reading)
+
+    assert problem is not None
+    assert (problem.reason, problem.permanent) == ("APIKeysUnreadable", True)
+    assert "Secret" in problem.message
+
+
+def test_a_node_that_is_silent_is_told_from_a_container_that_is_not_ready() -> None:
+    pod = running(fresh())
+    conditions = pod["status"]["conditions"]
+    conditions.append({"type": "Ready", "status": "False"})
+    conditions.append({"type": "ContainersReady", "status": "False"})
+    assert problem_of(pod) is None
+
+    conditions[-1]["status"] = "True"
+    problem = problem_of(pod)
+    assert problem is not None
+    assert problem.reason == "NodeNotReady"
+    assert "kubectl describe node node-a" in problem.message
 
 
 def test_a_missing_secret_is_told_in_the_kubelets_words() -> None:

@@ -110,12 +110,17 @@ async def test_from_a_corrupt_file_to_a_drained_stream(
 
     good = tmp_path / "good.gguf"
     shutil.copyfile(model_path, good)
+    good_size = good.stat().st_size
     good.rename(tmp_path / "model.gguf")
     serving = await program.in_state("Serving")
     assert_documented(documented_status(), serving)
     assert serving["model"]["loaded"]
     assert serving["kv"]["sequences"] == {"running": 0, "cached": 0, "free": 2}
     assert serving["numa"]["verdict"]
+    noted = json.loads(program.termination_log.read_text())["memory"]
+    assert noted["weightsBytes"] == good_size
+    assert noted["kvBytes"] == serving["kv"]["bytes"]
+    assert noted["computeBytes"] > 0
 
     async with openai_client(program.api) as client:
         stream = await client.chat.completions.create(

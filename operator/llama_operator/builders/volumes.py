@@ -62,6 +62,9 @@ def build_volumes(resource: LlamaDeployment) -> tuple[list[Manifest], list[Manif
                 "secret": {
                     "secretName": keys.name,
                     "items": [{"key": keys.key, "path": "keys"}],
+                    # Without it the pod starts, lets nobody in and says so; a pod that waits
+                    # for a mount says nothing that the operator may read.
+                    "optional": True,
                 },
             }
         )

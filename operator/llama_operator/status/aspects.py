@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from llama_operator.problems import computes_on_cpu, no_gpu_device
 from llama_operator.status.conditions import Finding
 from llama_operator.status.look import Look
 from llama_operator.status.numa_aligned import numa_aligned
@@ -39,15 +40,8 @@ def _gpu_offloaded(look: Look) -> Finding | None:
     if not look.resource.spec.resources.gpus or not look.resource.spec.engine.gpu_layers:
         return None
     for pod, reading in look.known():
-        devices = reading.engine.devices
-        if reading.model.loaded and devices is not None and set(devices) <= {"CPU"}:
-            return Finding(
-                kind,
-                "False",
-                "NoGPUDevice",
-                f"Pod {pod.name} has a GPU and computes on the CPU: "
-                "use a runtime image built for this GPU, or set resources.gpus to 0.",
-            )
+        if computes_on_cpu(look.resource, reading):
+            return Finding(kind, "False", "NoGPUDevice", no_gpu_device(pod))
     if (finding := undecided(look, kind)) is not None:
         return finding
     if any(

@@ -20,6 +20,7 @@ from llama_runtime.engine.model import LoadedModel
 from llama_runtime.engine.thread_pool import ThreadPool
 from llama_runtime.generation import ModelUnusable
 from llama_runtime.settings import FlashAttention, KVType, Settings
+from llama_runtime.termination import note_memory
 
 logger = logging.getLogger(__name__)
 
@@ -67,7 +68,10 @@ class Context:
         self.max_sequences = settings.kv_max_sequences
         self.unified = settings.kv_layout == "Unified"
         self.vocabulary_size = model.vocabulary.size
-        _check_size(model, settings)
+        wanted = _check_size(model, settings)
+        weights = None if model.is_on_gpu else model.size_bytes
+        log_path = settings.termination_log
+        note_memory(log_path, weightsBytes=weights, kvBytes=wanted)
         parameters = _parameters(settings, pool.threads)
         with collected_log() as log:
             pointer = llama_cpp.llama_init_from_model(model.pointer, parameters)
@@ -81,6 +85,12 @@ class Context:
         self.batch_size = int(llama_cpp.llama_n_batch(pointer))
         self.micro_batch_size = int(llama_cpp.llama_n_ubatch(pointer))
         self.kv_bytes = _kv_bytes(log)
+        note_memory(
+            log_path,
+            weightsBytes=weights,
+            kvBytes=wanted if model.is_on_gpu else self.kv_bytes or wanted,
+            computeBytes=_compute_bytes_on_host(log),
+        )
         self._batch = Batch(self.batch_size)
         self._pending_copies: set[int] = set()
 
@@ -215,6 +225,17 @@ def _parameters(settings: Settings, threads: int) -> llama_cpp.llama_context_par
     return parameters
 
 
+def _compute_bytes_on_host(log: list[LogLine]) -> int | None:
+    """As `_kv_bytes`, of the buffers that are not a GPU's."""
+    found = [
+        float(size)
+        for line in log
+        for buffer, size in re.findall(r"(\S+) compute buffer size = +([\d.]+) MiB", line.text)
+        if buffer == "CPU" or buffer.endswith("_Host")
+    ]
+    return round(sum(found) * 2**20) if found else None
+
+
 def _kv_bytes(log: list[LogLine]) -> int | None:
     """llama.cpp says it only in its log, in MiB with two digits after the point."""
     found = [
@@ -233,7 +254,8 @@ def _cells(settings: Settings) -> int:
     return per_sequence * _CELLS_ROUNDED_TO * settings.kv_max_sequences
 
 
-def _check_size(model: LoadedModel, settings: Settings) -> None:
+def _check_size(model: LoadedModel, settings: Settings) -> int:
+    """The bytes of the host's memory that it takes at least. Raises ModelUnusable."""
     cells = _cells(settings)
     if cells > _MOST_CELLS:
         # n_ctx has 32 bits: a larger one would silently become a small one.
@@ -249,6 +271,7 @@ def _check_size(model: LoadedModel, settings: Settings) -> None:
     limit = host_memory_limit()
     if limit is not None and wanted > limit:
         raise _too_large(settings, f"it takes {wanted >> 20} MiB, but {limit >> 20} MiB is all")
+    return wanted
 
 
 def _too_large(settings: Settings, detail: str) -> ModelUnusable:

@@ -15,6 +15,7 @@ from llama_runtime.engine.model_file import check_model_file
 from llama_runtime.engine.vocabulary import ModelVocabulary
 from llama_runtime.generation import ModelUnusable
 from llama_runtime.settings import Settings, SplitMode
+from llama_runtime.termination import note_memory
 
 _SPLIT_MODES: dict[SplitMode, int] = {
     "None": llama_cpp.LLAMA_SPLIT_MODE_NONE,
@@ -70,6 +71,8 @@ def load_model(settings: Settings, on_progress: Callable[[float], None]) -> Load
         settings.model_path, settings.model_sha256, lambda done: on_progress(done * checking)
     )
     parameters = _parameters(settings, backends)
+    if not (backends.gpu_devices and settings.engine_gpu_layers):
+        note_memory(settings.termination_log, weightsBytes=size)
 
     def report(done: float, _user_data: object) -> bool:
         on_progress(checking + done * (1 - checking))

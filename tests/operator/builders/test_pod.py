@@ -190,6 +190,7 @@ def test_the_api_keys_are_mounted_and_not_read() -> None:
     assert volume["secret"] == {
         "secretName": "keys",
         "items": [{"key": "tokens", "path": "keys"}],
+        "optional": True,
     }
 
 

@@ -20,6 +20,7 @@ PATHS = {
     "services": "/api/v1",
     "serviceaccounts": "/api/v1",
     "resourcequotas": "/api/v1",
+    "limitranges": "/api/v1",
     "poddisruptionbudgets": "/apis/policy/v1",
     "events": "/apis/events.k8s.io/v1",
     "leases": "/apis/coordination.k8s.io/v1",

@@ -15,7 +15,7 @@ OWNED = ("pods", "services", "poddisruptionbudgets")
 
 def empty(api: Api) -> None:
     """Delete everything in the namespace that a test made, and wait until it is gone."""
-    plurals = ("llamadeployments", *OWNED, "resourcequotas")
+    plurals = ("llamadeployments", *OWNED, "resourcequotas", "limitranges")
 
     def gone() -> bool:
         found = [(plural, item["metadata"]) for plural in plurals for item in api.list(plural)]
