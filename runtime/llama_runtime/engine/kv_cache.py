@@ -341,9 +341,9 @@ class KVCache:
             return False
         if not self._sliding_window:
             return True
-        # Cells that left the window may have been overwritten; those before keep are needed.
+        # Cells that left the window may have been overwritten; those that keep looks at are needed.
         lowest, _ = self.context.position_range(sequence)
-        return 0 <= lowest <= max(keep - self._sliding_window, 0)
+        return 0 <= lowest <= max(keep - self._sliding_window + 1, 0)
 
 
 def _longest_running_match(

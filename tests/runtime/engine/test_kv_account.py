@@ -19,16 +19,21 @@ from llama_runtime.engine.kv_account import KVAccount
 from llama_runtime.engine.model import LoadedModel, load_model
 from llama_runtime.engine.thread_pool import ThreadPool
 from llama_runtime.settings import Settings
-from tests.runtime.engine.tiny_model import VOCABULARY_SIZE
+from tests.runtime.engine.tiny_model import VOCABULARY_SIZE, write_sliding_window_model
 
 SEQUENCES = 5
 CELLS_PER_SEQUENCE = 256
 BATCH_SIZE = 200
 MICRO_BATCH_SIZE = 24
 
+WINDOW = 40
+"""Tokens that the sliding-window model looks back; its second cache is not in the account."""
+
 Layout = Literal["Partitioned", "Unified"]
 
-_DEBUG_LINE = re.compile(r"stream\[(\d+)\], n = +(\d+), used = +(\d+), head = +(\d+)")
+_DEBUG_LINE = re.compile(
+    r"stream\[(\d+)\], n = +(\d+), used = +(\d+), head = +(\d+), size = +\d+, n_swa = +0$"
+)
 
 
 def make_settings(path: Path, layout: Layout) -> Settings:
@@ -59,10 +64,26 @@ def model(tiny_model_path: Path) -> Iterator[LoadedModel]:
     loaded.close()
 
 
+@pytest.fixture(scope="module", params=["every position", "sliding window"])
+def any_model(
+    request: pytest.FixtureRequest, model: LoadedModel, tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[LoadedModel]:
+    if request.param == "every position":
+        yield model
+        return
+    path = tmp_path_factory.mktemp("model") / "window.gguf"
+    write_sliding_window_model(path, WINDOW)
+    loaded = load_model(make_settings(path, "Unified"), lambda progress: None)
+    assert loaded.sliding_window == WINDOW
+    yield loaded
+    loaded.close()
+
+
 class Pair:
     """A context and the account of it, given the same orders and compared at each decode."""
 
     def __init__(self, model: LoadedModel, layout: Layout) -> None:
+        self.window = model.sliding_window
         self.context = Context(model, make_settings(model.path, layout), ThreadPool(1))
         self.account = KVAccount(
             cells=self.context.cells,
@@ -120,12 +141,20 @@ class Pair:
 
     def copy(self, source: int, target: int, keep: int) -> None:
         length = self.account.length(source)
-        if source != target and length:
-            self.context.copy(source, target, min(keep, length))
-            self.account.copy(source, target, min(keep, length))
+        keep = min(keep, length)
+        if source != target and length and self.holds_window_before(source, keep):
+            self.context.copy(source, target, keep)
+            self.account.copy(source, target, keep)
             self.compare_positions()
 
+    def holds_window_before(self, sequence: int, keep: int) -> bool:
+        """Otherwise nothing can go on at ``keep``, and it is no use to keep that much."""
+        lowest, _ = self.context.position_range(sequence)
+        return not self.window or 0 <= lowest <= max(keep - self.window + 1, 0)
+
     def cut(self, sequence: int, keep: int) -> None:
+        if not self.holds_window_before(sequence, keep):
+            keep = 0
         self.context.cut(sequence, keep)
         self.account.cut(sequence, keep)
         self.compare_positions()
@@ -148,8 +177,12 @@ class Pair:
     def compare_positions(self) -> None:
         for sequence in range(SEQUENCES):
             length = self.account.length(sequence)
-            expected = (0, length - 1) if length else (-1, -1)
-            assert self.context.position_range(sequence) == expected
+            lowest, highest = self.context.position_range(sequence)
+            assert highest == length - 1
+            if self.window and length:
+                assert 0 <= lowest <= max(length - self.window + 1, 0)
+            else:
+                assert lowest == (0 if length else -1)
 
 
 def first_states(log: list[LogLine]) -> dict[int, tuple[int, int, int]]:
@@ -184,9 +217,9 @@ orders = st.one_of(
 )
 @given(traffic=st.lists(orders, min_size=4, max_size=40))
 def test_random_traffic_leaves_both_accounts_equal(
-    layout: Layout, model: LoadedModel, traffic: list[tuple[str, object]]
+    layout: Layout, any_model: LoadedModel, traffic: list[tuple[str, object]]
 ) -> None:
-    pair = Pair(model, layout)
+    pair = Pair(any_model, layout)
     try:
         for order, argument in traffic:
             match order, argument:

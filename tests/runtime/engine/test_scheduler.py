@@ -294,3 +294,16 @@ def test_random_traffic_leaves_nothing_behind(drive: Drive, layout: str) -> None
     driver.scheduler.kv.evict_all()
     assert driver.scheduler.kv.account.used == driver.scheduler.kv.account.span == 0
     driver.check()
+
+
+@both_layouts
+def test_as_many_sequences_as_llama_cpp_allows(drive: Drive, layout: str) -> None:
+    driver = drive(
+        kv_layout=layout, kv_max_sequences=256, engine_batch_size=512, engine_micro_batch_size=512
+    )
+    requests = [driver.submit(prompt(seed, 2), 3) for seed in range(257)]
+    driver.scheduler.step()
+    assert len(driver.scheduler.running) == 256
+    driver.run()
+    driver.check()
+    assert all(len(driver.tokens(request)) == 3 for request in requests)
