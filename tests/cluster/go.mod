@@ -8,6 +8,7 @@ require (
 	github.com/fluxcd/cli-utils v0.37.2-flux.1
 	github.com/spf13/cobra v1.10.2
 	go.etcd.io/etcd/server/v3 v3.6.5
+	golang.org/x/sys v0.40.0
 	google.golang.org/grpc v1.78.0
 	helm.sh/helm/v4 v4.1.4
 	k8s.io/component-base v0.35.4
@@ -188,7 +189,6 @@ require (
 	golang.org/x/net v0.49.0 // indirect
 	golang.org/x/oauth2 v0.34.0 // indirect
 	golang.org/x/sync v0.19.0 // indirect
-	golang.org/x/sys v0.40.0 // indirect
 	golang.org/x/term v0.39.0 // indirect
 	golang.org/x/text v0.33.0 // indirect
 	golang.org/x/time v0.12.0 // indirect

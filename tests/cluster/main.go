@@ -53,6 +53,7 @@ func main() {
 		fmt.Fprintf(os.Stderr, "testcluster: there is no command or part %q; 'testcluster help' lists them\n", name)
 		os.Exit(2)
 	}
+	keepOpenFiles()
 	state, err := openState()
 	if err == nil {
 		err = command.run(state, arguments)

@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"math"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -11,6 +12,8 @@ import (
 	"strings"
 	"syscall"
 	"time"
+
+	"golang.org/x/sys/unix"
 )
 
 // process is the record of a process that the driver started. A pid alone can
@@ -21,6 +24,13 @@ type process struct {
 	StartTick uint64   `json:"startTick"` // field 22 of /proc/PID/stat
 	BootID    string   `json:"bootID"`
 	Command   []string `json:"command"`
+}
+
+// keepOpenFiles keeps what the caller had open (a lock, a pipe) from the processes
+// that are started: they outlive it, and would hold it.
+func keepOpenFiles() {
+	const standardStreams = 3
+	_ = unix.CloseRange(standardStreams, math.MaxInt32, unix.CLOSE_RANGE_CLOEXEC)
 }
 
 // alive is true while the very process that was recorded runs.

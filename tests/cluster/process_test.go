@@ -46,6 +46,22 @@ func TestAReusedPidIsNotTheRecordedProcess(t *testing.T) {
 	}
 }
 
+func TestAProcessDoesNotInheritWhatTheCallerHadOpen(t *testing.T) {
+	inherited, err := syscall.Open(os.DevNull, syscall.O_RDONLY, 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer syscall.Close(inherited)
+	path := "/proc/self/fd/" + strconv.Itoa(inherited)
+	if exec.Command("test", "-e", path).Run() != nil {
+		t.Fatal("the file was not inherited before either")
+	}
+	keepOpenFiles()
+	if exec.Command("test", "-e", path).Run() == nil {
+		t.Error("the process inherited the file")
+	}
+}
+
 func newState(t *testing.T) *State {
 	t.Helper()
 	s := &State{Dir: t.TempDir(), PortBase: 16000}

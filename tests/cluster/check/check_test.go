@@ -77,6 +77,7 @@ func TestTheWholeCluster(t *testing.T) {
 	}
 	c := cluster{t, build(t)}
 	archive := helloArchive(t)
+	t.Cleanup(func() { _, _ = c.try("down") })
 	for round := range 2 {
 		t.Logf("round %d", round+1)
 		c.must("up")
@@ -172,6 +173,20 @@ func (c cluster) serviceAddress(name string) string {
 	return ""
 }
 
+// answers waits until a Service answers a pod: the kube-proxy of each node learns of it by itself.
+func (c cluster) answers(pod, url, text string) {
+	c.t.Helper()
+	var output string
+	for range 60 {
+		var err error
+		if output, err = c.try("kubectl", "exec", pod, "--", "/hello", "get", url); err == nil && strings.Contains(output, text) {
+			return
+		}
+		time.Sleep(time.Second)
+	}
+	c.t.Errorf("%s does not answer the pod %s: %s", url, pod, output)
+}
+
 func (c cluster) checkNode0() {
 	c.t.Helper()
 	c.apply(pod("one", "node-0", ""))
@@ -181,9 +196,7 @@ func (c cluster) checkNode0() {
 	if log := c.must("kubectl", "logs", "one"); log != "hello is up" {
 		c.t.Errorf("log: %q", log)
 	}
-	if answer := c.must("kubectl", "exec", "one", "--", "/hello", "get", url); !strings.Contains(answer, "hello from one") {
-		c.t.Errorf("from the pod: %q", answer)
-	}
+	c.answers("one", url, "hello from one")
 }
 
 // checkNUMANode puts a Guaranteed pod with a GPU on each NUMA node.
@@ -209,12 +222,8 @@ func (c cluster) checkNUMANode() {
 	}
 	c.apply(service("first"))
 	url := c.serviceAddress("first")
-	if answer := c.must("kubectl", "exec", "second", "--", "/hello", "get", url); !strings.Contains(answer, "hello from first") {
-		c.t.Errorf("from a pod of the machine: %q", answer)
-	}
-	if answer := c.must("kubectl", "exec", "one", "--", "/hello", "get", url); !strings.Contains(answer, "hello from first") {
-		c.t.Errorf("from a pod of the other node: %q", answer)
-	}
+	c.answers("second", url, "hello from first")
+	c.answers("one", url, "hello from first")
 	c.apply(pod("third", "numa-node", "nvidia.com/gpu: 1"))
 	if output, err := c.try("kubectl", "wait", "--for=condition=Ready", "pod/third", "--timeout=5s"); err == nil {
 		c.t.Errorf("a third pod got a GPU: %s", output)
