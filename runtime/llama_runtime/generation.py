@@ -134,6 +134,10 @@ class EngineFailed(Exception):
     """A decode failed under this request; other requests may go on."""
 
 
+class GrammarFailed(EngineFailed):
+    """Following the grammar of this request takes more than a step may cost."""
+
+
 class ModelUnusable(Exception):
     """The model can't be served; ``reason`` is one of those in docs/architecture.md.
 
@@ -149,7 +153,9 @@ class TokenStream(Protocol):
     """The tokens of one generation, then one Finished.
 
     Iterating raises EngineFailed when its decode fails. ``aclose`` before the end
-    cancels: the sequence and its cells are free within one step.
+    cancels: the sequence and its cells are free within one step. ``finish`` says that
+    the tokens so far are the whole answer, as a stop string does: the sequence ends as
+    after an end-of-generation token, and the next turn finds it in the prefix cache.
     """
 
     @property
@@ -157,6 +163,8 @@ class TokenStream(Protocol):
         """What is known so far: a stop string ends a stream before its Finished."""
 
     def __aiter__(self) -> AsyncIterator[Token | Finished]: ...
+
+    def finish(self) -> None: ...
 
     async def aclose(self) -> None: ...
 
@@ -168,7 +176,12 @@ class Vocabulary(Protocol):
     def size(self) -> int:
         """Token ids go from 0 to size - 1."""
 
-    def tokenize(self, text: str, *, add_special: bool, parse_special: bool) -> list[int]: ...
+    @property
+    def longest_piece(self) -> int:
+        """Bytes of the longest text of a token."""
+
+    def tokenize(self, text: str, *, add_special: bool, parse_special: bool) -> list[int]:
+        """Takes about a second for a million characters: not for the event loop."""
 
     def piece(self, token: int, *, special: bool = False) -> bytes:
         """The bytes of one token; may end inside a UTF-8 character."""
@@ -190,6 +203,12 @@ class Engine(Protocol):
 
     def submit(self, generation: Generation) -> TokenStream:
         """Queue a generation. Called on the event loop; raises Rejected at once."""
+
+    def check_grammar(self, grammar: str) -> None:
+        """Compile it, so that submit needs not; raises InvalidGeneration.
+
+        Takes up to a second: not for the event loop.
+        """
 
     async def embed(self, tokens: tuple[int, ...]) -> list[float]:
         """The pooled, L2-normalised embedding; raises Rejected if the model gives none."""

@@ -3,18 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from functools import lru_cache
 
 from llama_runtime.api.errors import invalid
-from llama_runtime.api.gbnf import MAX_GRAMMAR_BYTES, MAX_GRAMMAR_DEPTH, Grammar, is_within_bounds
+from llama_runtime.api.gbnf import Grammar
 from llama_runtime.api.json_schema import add_schema
-from llama_runtime.api.schema import ResponseFormat
+from llama_runtime.api.schema import GenerationRequest, ResponseFormat
 
 
 def answer_grammar(response_format: ResponseFormat | None, grammar: str | None) -> str | None:
     """The grammar that the answer must follow, if any; raises APIError."""
     if response_format is None or response_format.type == "text":
-        return checked(grammar, "grammar") if grammar else None
+        return grammar
     if grammar:
         raise invalid("grammar and response_format exclude each other: remove one", "grammar")
     if response_format.type == "json_schema":
@@ -35,25 +34,14 @@ def answer_grammar(response_format: ResponseFormat | None, grammar: str | None) 
     return from_schema(build, "response_format")
 
 
+def grammar_param(request: GenerationRequest) -> str:
+    """Where the answer's grammar came from, for errors."""
+    return "grammar" if request.grammar else "response_format"
+
+
 def from_schema(build: Callable[[], str], param: str) -> str:
     """The grammar that ``build`` makes; what is wrong with its schema becomes a 400."""
     try:
-        grammar = build()
+        return build()
     except (ValueError, TypeError, KeyError, AttributeError, RecursionError) as error:
         raise invalid(f"{param}: the schema can't be used: {error}", param) from None
-    return checked(grammar, param)
-
-
-def checked(grammar: str, param: str) -> str:
-    if not _is_within_bounds(grammar):
-        raise invalid(
-            f"{param}: the grammar exceeds {MAX_GRAMMAR_BYTES} bytes or nests groups more than "
-            f"{MAX_GRAMMAR_DEPTH} deep: make it smaller",
-            param,
-        )
-    return grammar
-
-
-@lru_cache(maxsize=64)
-def _is_within_bounds(grammar: str) -> bool:
-    return is_within_bounds(grammar)

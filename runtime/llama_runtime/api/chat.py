@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import secrets
 import time
 from collections.abc import AsyncGenerator, Iterator, Sequence
@@ -11,58 +10,49 @@ from dataclasses import dataclass
 from typing import Any
 
 from starlette.requests import Request
-from starlette.responses import JSONResponse, Response
+from starlette.responses import Response
 
 from llama_runtime.api import tools
-from llama_runtime.api.answer_format import answer_grammar, from_schema
-from llama_runtime.api.body import read
+from llama_runtime.api.answer_format import answer_grammar, from_schema, grammar_param
+from llama_runtime.api.answering import Plan, generations, respond, wants_usage
 from llama_runtime.api.errors import invalid, unsupported
 from llama_runtime.api.logprobs import chat_logprobs
-from llama_runtime.api.running import Choice, Run, submit
-from llama_runtime.api.sampling import nth_choice, sampling
+from llama_runtime.api.running import Choice, Run
 from llama_runtime.api.schema import ChatRequest, NamedToolChoice, Tool
-from llama_runtime.api.serving import FINGERPRINT, ServedModel, served_model
-from llama_runtime.api.sse import Event, EventStream, answer
+from llama_runtime.api.serving import FINGERPRINT, ServedModel
+from llama_runtime.api.sse import Event
 from llama_runtime.api.template import ChatTemplate
-from llama_runtime.api.text import Increment, Transcript
+from llama_runtime.api.text import Increment
 from llama_runtime.api.tools import ToolCall, ToolCallReader
 from llama_runtime.api.usage import timings, usage
-from llama_runtime.generation import Generation, Token
+from llama_runtime.generation import Token
 
 
 @dataclass(frozen=True)
-class Plan:
-    """A request, ready to be generated."""
+class ChatPlan(Plan):
+    """A chat, ready to be generated."""
 
     request: ChatRequest
-    model: ServedModel
-    generations: tuple[Generation, ...]
     calls_tools: bool
-    shown: frozenset[int]
+
+    @property
+    def shown(self) -> frozenset[int]:
+        if not self.calls_tools:
+            return frozenset()
+        return tools.marker_tokens(self.model.engine.vocabulary)
+
+    def answer(self, run: Run) -> dict[str, object]:
+        return _completion(self, run.choices)
+
+    def events(self, run: Run) -> AsyncGenerator[Event, None]:
+        return _events(self, run)
 
 
 async def chat_completions(request: Request) -> Response:
-    body = await read(request, ChatRequest)
-    model = served_model(request)
-    model.check_name(body.model)
-    # Templates and tokenizers take their time with long chats: not on the event loop.
-    plan = await asyncio.to_thread(plan_chat, body, model)
-    stops = body.stop or ()
-    vocabulary = model.engine.vocabulary
-    run = await submit(
-        model.engine,
-        [(each, Transcript(vocabulary, stops, plan.shown)) for each in plan.generations],
-        request.app.state.observer.generated,
-        (request.state.who, body.user or ""),
-    )
-    if body.stream:
-        return EventStream(_events(plan, run), run)
-    async with run:
-        await answer(request, run.complete())
-        return JSONResponse(_completion(plan, run.choices))
+    return await respond(request, ChatRequest, plan_chat)
 
 
-def plan_chat(request: ChatRequest, model: ServedModel) -> Plan:
+def plan_chat(request: ChatRequest, model: ServedModel) -> ChatPlan:
     """Raises APIError for what this model can't do."""
     if model.template is None:
         raise invalid(model.no_chat, "messages", "no_chat_template")
@@ -75,33 +65,18 @@ def plan_chat(request: ChatRequest, model: ServedModel) -> Plan:
         tools=[tool.model_dump(exclude_none=True) for tool in offered],
         variables=_template_variables(request, model.template),
     )
-    engine = model.engine
-    starts_itself = bool(engine.bos_token) and text.startswith(engine.bos_token)
-    prompt = engine.vocabulary.tokenize(text, add_special=not starts_itself, parse_special=True)
-    base = sampling(
+    starts_itself = bool(model.engine.bos_token) and text.startswith(model.engine.bos_token)
+    prompt = model.tokenize(text, "messages", add_special=not starts_itself)
+    wanted = generations(
         request,
-        vocabulary_size=engine.vocabulary.size,
+        model,
+        [prompt],
         grammar=grammar,
+        grammar_param="tools" if offered else grammar_param(request),
         logprobs=(request.top_logprobs or 0) if request.logprobs else None,
+        max_tokens=request.max_completion_tokens or request.max_tokens,
     )
-    count = request.n or 1
-    model.check_choices(count)
-    return Plan(
-        request=request,
-        model=model,
-        generations=tuple(
-            Generation(
-                prompt=model.check_tokens(tuple(prompt), "messages"),
-                max_tokens=request.max_completion_tokens or request.max_tokens,
-                sampling=nth_choice(base, index),
-                ignore_eos=bool(request.ignore_eos),
-                cache_prompt=request.cache_prompt is not False,
-            )
-            for index in range(count)
-        ),
-        calls_tools=bool(offered),
-        shown=tools.marker_tokens(engine.vocabulary) if offered else frozenset(),
-    )
+    return ChatPlan(model, wanted, len(wanted), request, calls_tools=bool(offered))
 
 
 def _offered_tools(request: ChatRequest, template: ChatTemplate) -> list[Tool]:
@@ -157,7 +132,7 @@ def _template_variables(request: ChatRequest, template: ChatTemplate) -> dict[st
     return variables
 
 
-def _completion(plan: Plan, choices: Sequence[Choice]) -> dict[str, object]:
+def _completion(plan: ChatPlan, choices: Sequence[Choice]) -> dict[str, object]:
     return {
         **_head("chat.completion", plan.model.alias),
         "choices": [_message_choice(plan, choice) for choice in choices],
@@ -166,7 +141,7 @@ def _completion(plan: Plan, choices: Sequence[Choice]) -> dict[str, object]:
     }
 
 
-def _message_choice(plan: Plan, choice: Choice) -> dict[str, object]:
+def _message_choice(plan: ChatPlan, choice: Choice) -> dict[str, object]:
     message: dict[str, object] = {"role": "assistant", "content": choice.text, "refusal": None}
     reason = choice.finish_reason
     if plan.calls_tools:
@@ -187,10 +162,10 @@ def _message_choice(plan: Plan, choice: Choice) -> dict[str, object]:
     }
 
 
-async def _events(plan: Plan, run: Run) -> AsyncGenerator[Event, None]:
+async def _events(plan: ChatPlan, run: Run) -> AsyncGenerator[Event, None]:
     """The chunks of a stream."""
     head = _head("chat.completion.chunk", plan.model.alias)
-    with_usage = bool(plan.request.stream_options and plan.request.stream_options.include_usage)
+    with_usage = wants_usage(plan.request)
     if with_usage:
         head["usage"] = None
 
@@ -269,7 +244,7 @@ def _call(call: ToolCall) -> dict[str, object]:
     }
 
 
-def _logprobs(plan: Plan, tokens: Sequence[Token]) -> dict[str, object] | None:
+def _logprobs(plan: ChatPlan, tokens: Sequence[Token]) -> dict[str, object] | None:
     if not plan.request.logprobs:
         return None
     return chat_logprobs(tokens, plan.model.engine.vocabulary)

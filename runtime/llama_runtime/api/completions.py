@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import secrets
 import time
 from collections.abc import AsyncGenerator
@@ -10,83 +9,56 @@ from contextlib import aclosing
 from dataclasses import dataclass
 
 from starlette.requests import Request
-from starlette.responses import JSONResponse, Response
+from starlette.responses import Response
 
-from llama_runtime.api.answer_format import answer_grammar
-from llama_runtime.api.body import read
+from llama_runtime.api.answer_format import answer_grammar, grammar_param
+from llama_runtime.api.answering import Plan, generations, respond, wants_usage
 from llama_runtime.api.infill import infill_prompt
 from llama_runtime.api.logprobs import completion_logprobs
-from llama_runtime.api.running import Choice, Run, submit
-from llama_runtime.api.sampling import nth_choice, sampling
+from llama_runtime.api.running import Choice, Run
 from llama_runtime.api.schema import CompletionRequest
-from llama_runtime.api.serving import FINGERPRINT, ServedModel, served_model
-from llama_runtime.api.sse import Event, EventStream, answer
-from llama_runtime.api.text import Increment, Transcript
+from llama_runtime.api.serving import FINGERPRINT, ServedModel
+from llama_runtime.api.sse import Event
+from llama_runtime.api.text import Increment
 from llama_runtime.api.usage import timings, usage
-from llama_runtime.generation import Generation
 
 
 @dataclass(frozen=True)
-class Plan:
-    """A request, ready to be generated; ``echoes`` has the text before each answer."""
+class CompletionPlan(Plan):
+    """A completion, ready to be generated; ``echoes`` has the text before each answer."""
 
     request: CompletionRequest
-    model: ServedModel
-    generations: tuple[Generation, ...]
     echoes: tuple[str, ...]
 
-    @property
-    def choices_per_prompt(self) -> int:
-        return self.request.n or 1
+    def answer(self, run: Run) -> dict[str, object]:
+        return _completion(self, run)
+
+    def events(self, run: Run) -> AsyncGenerator[Event, None]:
+        return _events(self, run)
 
 
 async def completions(request: Request) -> Response:
-    body = await read(request, CompletionRequest)
-    model = served_model(request)
-    model.check_name(body.model)
-    plan = await asyncio.to_thread(plan_completion, body, model)
-    stops = body.stop or ()
-    vocabulary = model.engine.vocabulary
-    run = await submit(
-        model.engine,
-        [(each, Transcript(vocabulary, stops)) for each in plan.generations],
-        request.app.state.observer.generated,
-        (request.state.who, body.user or ""),
-    )
-    if body.stream:
-        return EventStream(_events(plan, run), run)
-    async with run:
-        await answer(request, run.complete())
-        return JSONResponse(_completion(plan, run))
+    return await respond(request, CompletionRequest, plan_completion)
 
 
-def plan_completion(request: CompletionRequest, model: ServedModel) -> Plan:
+def plan_completion(request: CompletionRequest, model: ServedModel) -> CompletionPlan:
     """Raises APIError for what this model can't do."""
-    vocabulary = model.engine.vocabulary
-    base = sampling(
+    prompts = [_prompt_tokens(prompt, request.suffix, model) for prompt in request.prompt]
+    wanted = generations(
         request,
-        vocabulary_size=vocabulary.size,
+        model,
+        prompts,
         grammar=answer_grammar(request.response_format, request.grammar),
+        grammar_param=grammar_param(request),
         logprobs=request.logprobs,
+        max_tokens=request.max_tokens,
     )
-    count = request.n or 1
-    model.check_choices(count * len(request.prompt))
-    generations, echoes = [], []
-    for prompt in request.prompt:
-        tokens = _prompt_tokens(prompt, request.suffix, model)
-        echo = _echo(prompt, tokens, model) if request.echo else ""
-        for index in range(count):
-            generations.append(
-                Generation(
-                    prompt=tokens,
-                    max_tokens=request.max_tokens,
-                    sampling=nth_choice(base, index),
-                    ignore_eos=bool(request.ignore_eos),
-                    cache_prompt=request.cache_prompt is not False,
-                )
-            )
-            echoes.append(echo)
-    return Plan(request, model, tuple(generations), tuple(echoes))
+    count = len(wanted) // len(prompts)
+    echoes = ("",) * len(wanted)
+    if request.echo:
+        texts = map(_echo, request.prompt, prompts, [model] * len(prompts))
+        echoes = tuple(text for text in texts for _ in range(count))
+    return CompletionPlan(model, wanted, count, request, echoes)
 
 
 def _prompt_tokens(
@@ -94,12 +66,10 @@ def _prompt_tokens(
 ) -> tuple[int, ...]:
     vocabulary = model.engine.vocabulary
     if suffix:
-        tokens = infill_prompt(prompt, suffix, vocabulary)
-    elif isinstance(prompt, str):
-        tokens = vocabulary.tokenize(prompt, add_special=True, parse_special=True)
-    else:
-        tokens = prompt
-    return model.check_tokens(tuple(tokens), "prompt")
+        return model.check_tokens(tuple(infill_prompt(prompt, suffix, vocabulary)), "prompt")
+    if isinstance(prompt, str):
+        return model.tokenize(prompt, "prompt", add_special=True)
+    return model.check_tokens(tuple(prompt), "prompt")
 
 
 def _echo(prompt: str | list[int], tokens: tuple[int, ...], model: ServedModel) -> str:
@@ -109,7 +79,7 @@ def _echo(prompt: str | list[int], tokens: tuple[int, ...], model: ServedModel) 
     return b"".join(pieces).decode("utf-8", "replace")
 
 
-def _completion(plan: Plan, run: Run) -> dict[str, object]:
+def _completion(plan: CompletionPlan, run: Run) -> dict[str, object]:
     return {
         **_head(plan.model.alias),
         "choices": [
@@ -126,10 +96,10 @@ def _completion(plan: Plan, run: Run) -> dict[str, object]:
     }
 
 
-async def _events(plan: Plan, run: Run) -> AsyncGenerator[Event, None]:
+async def _events(plan: CompletionPlan, run: Run) -> AsyncGenerator[Event, None]:
     """The chunks of a stream."""
     head = _head(plan.model.alias)
-    with_usage = bool(plan.request.stream_options and plan.request.stream_options.include_usage)
+    with_usage = wants_usage(plan.request)
     if with_usage:
         head["usage"] = None
     async with aclosing(run.follow()) as increments:
@@ -156,7 +126,7 @@ async def _events(plan: Plan, run: Run) -> AsyncGenerator[Event, None]:
 
 
 def _choice(
-    plan: Plan, choice: Choice, increment: Increment, finish_reason: str | None
+    plan: CompletionPlan, choice: Choice, increment: Increment, finish_reason: str | None
 ) -> dict[str, object]:
     logprobs = None
     if plan.request.logprobs is not None:

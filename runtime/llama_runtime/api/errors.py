@@ -8,6 +8,7 @@ from starlette.responses import JSONResponse
 from llama_runtime.generation import (
     DoesNotFit,
     EngineFailed,
+    GrammarFailed,
     InvalidGeneration,
     NotServing,
     QueueFull,
@@ -66,6 +67,8 @@ def as_api_error(error: Exception) -> APIError:
             return APIError(503, str(error), code="not_serving", retry_after=error.retry_after)
         case Rejected():
             return invalid(str(error))
+        case GrammarFailed():
+            return invalid(str(error), code="grammar_too_complex")
         case EngineFailed():
             return APIError(500, str(error), code="engine_failed")
         case HTTPException():

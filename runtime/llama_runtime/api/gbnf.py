@@ -7,8 +7,6 @@ import re
 from collections.abc import Iterable, Sequence
 from typing import Any
 
-MAX_GRAMMAR_BYTES = 256 * 1024
-MAX_GRAMMAR_DEPTH = 128
 MAX_RULES = 5000
 
 JSON_RULES = {
@@ -115,18 +113,6 @@ def _unlike(node: dict[str, Any]) -> str:
     if _END not in node:
         bodies.append('""')
     return alternatives(bodies)
-
-
-def is_within_bounds(grammar: str) -> bool:
-    """llama.cpp parses recursively and without a limit: depth here is stack there."""
-    if len(grammar.encode()) > MAX_GRAMMAR_BYTES:
-        return False
-    depth = deepest = 0
-    quoted = re.sub(r'"(?:\\.|[^"\\])*"|\[(?:\\.|[^\]\\])*\]', "", grammar)
-    for character in quoted:
-        depth += (character == "(") - (character == ")")
-        deepest = max(deepest, depth)
-    return deepest <= MAX_GRAMMAR_DEPTH
 
 
 def integer_between(low: int | None, high: int | None, digits: int = 16) -> str:

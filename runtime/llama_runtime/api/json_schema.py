@@ -21,6 +21,7 @@ from llama_runtime.api.gbnf import (
 )
 
 MAX_DEPTH = 64
+MAX_MERGES = 5000
 LARGEST_BOUND = 10**15
 MAX_REPETITION = 2000  # llama.cpp refuses more (src/llama-grammar.cpp)
 
@@ -83,6 +84,7 @@ class _Converter:
         self._references: dict[str, str] = {}
         self._formats: dict[str, str] = {}
         self._depth = 0
+        self._merges = 0
 
     def rule(self, schema: Any, name: str) -> str:
         return self._grammar.add(name, self._body(schema, name))
@@ -151,6 +153,10 @@ class _Converter:
 
     def _merged(self, schema: Schema, seen: frozenset[str] = frozenset()) -> dict[str, Any]:
         """allOf, $ref and what stands beside them, as one schema."""
+        self._merges += 1
+        if self._merges > MAX_MERGES:
+            # Two references in each of n definitions are 2^n schemas to merge.
+            raise SchemaError(f"allOf and $ref lead to more than {MAX_MERGES} schemas: flatten it")
         parts: list[Any] = [{k: v for k, v in schema.items() if k not in ("allOf", "$ref")}]
         if "$ref" in schema:
             if schema["$ref"] in seen:

@@ -43,7 +43,7 @@ class Choice:
             increment = self.transcript.add(item)
             if self.transcript.stopped:
                 self.finish_reason = "stop"
-                await self.stream.aclose()
+                self.stream.finish()
                 yield self._keep(increment)
                 return
             if increment:

@@ -10,7 +10,7 @@ from starlette.requests import Request
 
 from llama_runtime.api.errors import APIError, invalid
 from llama_runtime.api.template import ChatTemplate, load_template
-from llama_runtime.generation import Engine
+from llama_runtime.generation import DoesNotFit, Engine, InvalidGeneration
 from llama_runtime.version import VERSION
 
 FINGERPRINT = f"llama-runtime-{VERSION}"
@@ -50,6 +50,25 @@ class ServedModel:
         if min(tokens) < 0 or max(tokens) >= size:
             raise invalid(f"{param}: token ids go from 0 to {size - 1}", param)
         return tokens
+
+    def tokenize(self, text: str, param: str, *, add_special: bool) -> tuple[int, ...]:
+        """The tokens of a prompt; raises APIError for none, or for more than can ever fit.
+
+        What is far too long is not even read: that alone would take seconds.
+        """
+        vocabulary, most = self.engine.vocabulary, self.engine.context_per_sequence
+        least = len(text) // max(vocabulary.longest_piece, 1)
+        if least > most:
+            raise DoesNotFit(least, 1, most)
+        tokens = vocabulary.tokenize(text, add_special=add_special, parse_special=True)
+        return self.check_tokens(tuple(tokens), param)
+
+    def check_grammar(self, grammar: str, param: str) -> None:
+        """Raises APIError for one that can't be used; compiles it, which takes its time."""
+        try:
+            self.engine.check_grammar(grammar)
+        except InvalidGeneration as error:
+            raise invalid(f"{param}: {error}", param) from None
 
     def check_choices(self, count: int) -> None:
         """More generations than can ever run and wait together would be refused for ever."""

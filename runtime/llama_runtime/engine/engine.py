@@ -15,9 +15,9 @@ from llama_runtime.engine.context import Context
 from llama_runtime.engine.embedding import Embedder
 from llama_runtime.engine.fairness import may_wait
 from llama_runtime.engine.gpu_memory import gpu_memory_used
+from llama_runtime.engine.grammar import Grammars
 from llama_runtime.engine.keeping import Kept, keep, restore
 from llama_runtime.engine.model import LoadedModel, load_model
-from llama_runtime.engine.sampling import Grammar
 from llama_runtime.engine.scheduler import Scheduler
 from llama_runtime.engine.status import Snapshot, status_of, take_snapshot
 from llama_runtime.engine.stream import Item, Request, RequestStream
@@ -101,13 +101,10 @@ class LlamaEngine:
         """Queue a generation; raises Rejected at once."""
         self._check_serving()
         max_tokens = tokens_to_generate(generation, self.vocabulary.size, self.context_per_sequence)
+        text = generation.sampling.grammar
+        grammar = None if text is None else self._grammars.start(text)
         with self._wake:
             self._check_queue(generation.client)
-            grammar = (
-                None
-                if generation.sampling.grammar is None
-                else Grammar(self.vocabulary, generation.sampling.grammar)
-            )
             request = Request(
                 generation, max_tokens, grammar, asyncio.get_running_loop(), self._cancellation
             )
@@ -115,6 +112,9 @@ class LlamaEngine:
             self._waiting[generation.client] += 1
             self._wake.notify()
         return RequestStream(request)
+
+    def check_grammar(self, grammar: str) -> None:
+        self._grammars.start(grammar)
 
     async def embed(self, tokens: tuple[int, ...]) -> list[float]:
         self._check_serving()
@@ -220,6 +220,7 @@ class LlamaEngine:
         self.restored = restore(self._scheduler.kv, self.settings)
         self._embedder = Embedder(model, self.settings, self._pool)
         self.vocabulary = model.vocabulary
+        self._grammars = Grammars(model.vocabulary)
         self.chat_template = model.chat_template
         self.bos_token = model.vocabulary.bos_token
         self.eos_token = model.vocabulary.eos_token

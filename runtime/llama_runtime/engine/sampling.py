@@ -8,7 +8,6 @@ up in a hash map (measured: 350 µs a token for 49,152).
 
 from __future__ import annotations
 
-import ctypes
 import os
 from typing import cast
 
@@ -17,15 +16,13 @@ import numpy as np
 import numpy.typing as npt
 
 from llama_runtime.engine.batch import Int32Array
+from llama_runtime.engine.grammar import Grammar
 from llama_runtime.engine.vocabulary import ModelVocabulary
-from llama_runtime.generation import InvalidGeneration, Sampling, Token
+from llama_runtime.generation import Sampling, Token
 
 Row = npt.NDArray[np.float32]
 
-_GRAMMAR_ROOT = b"root"
 _RANDOM_SEED = 0xFFFFFFFF  # LLAMA_DEFAULT_SEED: llama.cpp draws one by itself
-
-_TOKEN_DATA = np.dtype([("id", np.int32), ("logit", np.float32), ("p", np.float32)])
 
 
 class LogitsUnusable(RuntimeError):
@@ -33,52 +30,6 @@ class LogitsUnusable(RuntimeError):
 
     def __init__(self) -> None:
         super().__init__("The model computed something that is not a number: retry.")
-
-
-class Grammar:
-    """A GBNF grammar and how far the generated text has come in it.
-
-    Raises InvalidGeneration for a text that llama.cpp does not take. Safe to make
-    on any thread; from then on it belongs to the engine's.
-    """
-
-    def __init__(self, vocabulary: ModelVocabulary, text: str) -> None:
-        encoded = text.encode()
-        pointer = (
-            None
-            if b"\0" in encoded
-            else llama_cpp.llama_sampler_init_grammar(vocabulary.pointer, encoded, _GRAMMAR_ROOT)
-        )
-        # A failure is a NULL pointer object, which is not None.
-        if not pointer:
-            raise InvalidGeneration(
-                "The grammar is not valid GBNF with a rule named root: correct it."
-            )
-        self._pointer = pointer
-        self._vocabulary = vocabulary
-        self._one = np.zeros(1, _TOKEN_DATA)
-        self._one_array = _token_data_array(self._one)
-
-    def allows(self, token: int) -> bool:
-        self._one["id"] = token
-        self._one["logit"] = 0.0
-        llama_cpp.llama_sampler_apply(self._pointer, ctypes.byref(self._one_array))
-        return bool(self._one["logit"][0] != -np.inf)
-
-    def mask(self, row: Row) -> None:
-        """Set the logits of everything that is not allowed to minus infinity."""
-        candidates = np.zeros(len(row), _TOKEN_DATA)
-        candidates["id"] = np.arange(len(row))
-        array = _token_data_array(candidates)
-        llama_cpp.llama_sampler_apply(self._pointer, ctypes.byref(array))
-        row[candidates["logit"] == -np.inf] = -np.inf
-
-    def accept(self, token: int) -> None:
-        """Go on behind an allowed token; for another one llama.cpp would abort the process."""
-        llama_cpp.llama_sampler_accept(self._pointer, token)
-
-    def close(self) -> None:
-        llama_cpp.llama_sampler_free(self._pointer)
 
 
 class Sampler:
@@ -136,11 +87,9 @@ class Sampler:
             return Token(token)
         return _with_logprobs(token, plain, cast(int, self._sampling.logprobs))
 
-    def close(self, *, keep_grammar: bool = False) -> None:
+    def close(self) -> None:
         if self._chain is not None:
             llama_cpp.llama_sampler_free(self._chain)
-        if self._grammar is not None and not keep_grammar:
-            self._grammar.close()
 
     def _adjust(self, row: Row, history: Int32Array) -> None:
         if len(self._bias):
@@ -217,13 +166,4 @@ def _with_logprobs(token: int, row: Row, count: int) -> Token:
         token,
         float(row[token]) - normaliser,
         tuple((int(other), float(row[other]) - normaliser) for other in top),
-    )
-
-
-def _token_data_array(tokens: npt.NDArray[np.void]) -> llama_cpp.llama_token_data_array:
-    return llama_cpp.llama_token_data_array(
-        data=tokens.ctypes.data_as(ctypes.POINTER(llama_cpp.llama_token_data)),
-        size=len(tokens),
-        selected=-1,
-        sorted=False,
     )

@@ -31,7 +31,7 @@ from llama_runtime.engine.sampling import LogitsUnusable, Sampler, greedy
 from llama_runtime.engine.sequence import RunningSequence
 from llama_runtime.engine.step_plan import plan_step
 from llama_runtime.engine.stream import Item, Request
-from llama_runtime.generation import Client, EngineFailed, Finished, Token
+from llama_runtime.generation import Client, EngineFailed, Finished, GrammarFailed, Token
 
 logger = logging.getLogger(__name__)
 
@@ -111,7 +111,10 @@ class Scheduler:
             self.queue.remove(request)
             self._end_queued(request, None)
         for sequence in [sequence for sequence in self.running if sequence.request.cancelled]:
-            self._end(sequence, None)
+            if sequence.request.is_complete:
+                self._finish(sequence, "stop")
+            else:
+                self._end(sequence, None)
 
     def _admit(self) -> None:
         self.ledger.look(
@@ -143,7 +146,7 @@ class Scheduler:
         victim = min(reversed(candidates), key=lambda one: one.computed)
         hand_over_prefix(victim, self.running, self.kv)
         self.running.remove(victim)
-        victim.sampler.close(keep_grammar=True)
+        victim.sampler.close()
         self._leave_prefix(victim)
         self.ledger.charge(victim.client, prompt=-len(victim.request.prompt))
         victim.request.admitted = None
@@ -251,6 +254,8 @@ class Scheduler:
             return sequence.sampler.choose(self.kv.context.pointer, index, row, sequence.tokens)
         except LogitsUnusable as error:
             return EngineFailed(str(error))
+        except GrammarFailed as error:
+            return error
 
     def _advance(self, sequence: RunningSequence, token: Token | EngineFailed | None) -> None:
         request = sequence.request
@@ -337,8 +342,6 @@ class Scheduler:
             self.kv.retain(sequence.id, sequence.tokens[: sequence.computed])
 
     def _end_queued(self, request: Request, item: EngineFailed | None) -> None:
-        if request.grammar is not None:
-            request.grammar.close()
         self._close(request, item)
 
     def _close(self, request: Request, item: Finished | EngineFailed | None) -> None:

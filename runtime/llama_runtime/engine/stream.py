@@ -9,7 +9,7 @@ from collections.abc import Callable
 
 import numpy as np
 
-from llama_runtime.engine.sampling import Grammar
+from llama_runtime.engine.grammar import Grammar
 from llama_runtime.generation import EngineFailed, Finished, Generation, Timings, Token
 
 Item = Token | Finished | EngineFailed
@@ -38,6 +38,7 @@ class Request:
         self.loop = loop
         self._on_cancel = on_cancel
         self.cancelled = False
+        self.is_complete = False
         self.cached_tokens = 0
         self.predicted_tokens = 0
         self.submitted = time.monotonic()
@@ -55,6 +56,11 @@ class Request:
     def cancel(self) -> None:
         self.cancelled = True
         self._on_cancel()
+
+    def finish(self) -> None:
+        """A cancellation after which the sequence is worth keeping."""
+        self.is_complete = True
+        self.cancel()
 
     def deliver(self, item: Item) -> None:
         """On the event loop only."""
@@ -102,6 +108,11 @@ class RequestStream:
         if isinstance(item, EngineFailed):
             raise item
         return item
+
+    def finish(self) -> None:
+        if not self._over:
+            self._over = True
+            self._request.finish()
 
     async def aclose(self) -> None:
         self._end()

@@ -15,6 +15,7 @@ from llama_runtime.generation import (
     EngineFailed,
     Finished,
     Generation,
+    InvalidGeneration,
     NotServing,
     QueueFull,
     Rejected,
@@ -42,6 +43,7 @@ class FakeVocabulary:
 
     def __init__(self, special: Iterable[int] = (256, 257)) -> None:
         self.size = 263
+        self.longest_piece = 14
         self._special = {token: SPECIAL[token] for token in special}
 
     def tokenize(self, text: str, *, add_special: bool, parse_special: bool) -> list[int]:
@@ -129,6 +131,10 @@ class FakeStream:
     def __aiter__(self) -> AsyncIterator[Token | Finished]:
         return self._items()
 
+    def finish(self) -> None:
+        self.engine.finished += 1
+        self._end()
+
     async def aclose(self) -> None:
         if not self.ended:
             self.engine.cancelled += 1
@@ -158,7 +164,9 @@ class FakeEngine:
         self.generations: list[Generation] = []
         self.streams: list[FakeStream] = []
         self.cancelled = 0
+        self.finished = 0
         self.reject: Exception | None = None
+        self.bad_grammar: str | None = None
         self.draining = False
         self.is_closed = False
         self.failed: str | None = None
@@ -185,6 +193,10 @@ class FakeEngine:
     @property
     def running(self) -> list[FakeStream]:
         return [stream for stream in self.streams if not stream.ended]
+
+    def check_grammar(self, grammar: str) -> None:
+        if self.bad_grammar is not None:
+            raise InvalidGeneration(self.bad_grammar)
 
     async def embed(self, tokens: tuple[int, ...]) -> list[float]:
         if self._embedding is None:

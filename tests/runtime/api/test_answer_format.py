@@ -12,7 +12,6 @@ from hypothesis import strategies as st
 
 from llama_runtime.api.answer_format import answer_grammar
 from llama_runtime.api.errors import APIError
-from llama_runtime.api.gbnf import MAX_GRAMMAR_BYTES, MAX_GRAMMAR_DEPTH
 from llama_runtime.api.schema import ResponseFormat
 from tests.runtime.api.fake_engine import FakeEngine
 from tests.runtime.api.gbnf_texts import text_of
@@ -86,13 +85,26 @@ async def test_a_schema_that_cannot_be_used_is_refused(
     assert caught.value.param == "response_format"
 
 
-def test_grammars_that_would_exhaust_llama_cpp_are_refused() -> None:
-    deep = f"root ::= {'(' * (MAX_GRAMMAR_DEPTH + 1)}{')' * (MAX_GRAMMAR_DEPTH + 1)}"
-    for grammar in (deep, "x" * (MAX_GRAMMAR_BYTES + 1)):
-        with pytest.raises(APIError, match="make it smaller"):
-            answer_grammar(None, grammar)
-    quoted = f'root ::= "{"(" * 1000}" [{"(" * 1000}]'
-    assert answer_grammar(None, quoted) == quoted
+@pytest.mark.parametrize(
+    ("param", "request_fields"),
+    [
+        ("grammar", {"grammar": 'root ::= "a"'}),
+        ("response_format", {"response_format": {"type": "json_object"}}),
+    ],
+)
+@pytest.mark.parametrize("path", ["chat/completions", "completions"])
+async def test_a_grammar_that_cannot_be_used_names_where_it_came_from(
+    start: Any, path: str, param: str, request_fields: dict[str, Any]
+) -> None:
+    engine = FakeEngine()
+    engine.bad_grammar = "It is too much: make it smaller."
+    served = await start(engine)
+    body = {"messages": SAY} if "chat" in path else {"prompt": "x"}
+    response = await served.http.post(f"/v1/{path}", json=body | request_fields)
+    error = response.json()["error"]
+    assert (response.status_code, error["param"]) == (400, param)
+    assert "It is too much" in error["message"]
+    assert not engine.generations
 
 
 def test_grammar_and_response_format_exclude_each_other() -> None:

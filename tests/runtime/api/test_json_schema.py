@@ -218,3 +218,15 @@ def test_an_extra_key_is_whole_where_a_named_one_needs_escapes(
         "additionalProperties": {"type": "integer"},
     }
     check(schema, text_of(grammar_of(schema), data.draw))
+
+
+@pytest.mark.parametrize("keyword", ["allOf", "anyOf"])
+def test_definitions_that_double_at_each_reference_are_refused(keyword: str) -> None:
+    """2^40 schemas in 3 kB: counted, not tried."""
+    definitions: dict[str, Any] = {
+        f"d{i}": {keyword: [{"$ref": f"#/$defs/d{i + 1}"}] * 2, "title": "x"} for i in range(40)
+    }
+    definitions["d40"] = {"type": "object", "properties": {"a": {"type": "string"}}}
+    schema = {"$defs": definitions, "allOf": [{"$ref": "#/$defs/d0"}, {"$ref": "#/$defs/d0"}]}
+    with pytest.raises(ValueError, match=r"flatten it|make it smaller"):
+        grammar_of(schema, strict=False)

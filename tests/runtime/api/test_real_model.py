@@ -105,6 +105,30 @@ async def test_a_stop_string_cuts_where_it_begins(greedy: Any) -> None:
     assert answer.usage.prompt_tokens_details.cached_tokens > 0
 
 
+@pytest.mark.parametrize("stream", [False, True])
+async def test_a_turn_after_a_stop_string_comes_from_the_cache(
+    greedy: Any, served: Any, stream: bool
+) -> None:
+    turns = [{"role": "user", "content": f"Write one sentence about a lake ({stream})."}]
+    if stream:
+        said, reason = await streamed(
+            await greedy(messages=turns, stop="a", max_tokens=40, stream=True)
+        )
+    else:
+        choice = (await greedy(messages=turns, stop="a", max_tokens=40)).choices[0]
+        said, reason = choice.message.content, choice.finish_reason
+    assert reason == "stop"
+    turns += [
+        {"role": "assistant", "content": said},
+        {"role": "user", "content": "And another one."},
+    ]
+    later = await greedy(messages=turns, max_tokens=2)
+    known = "<|im_start|>user\n" + turns[0]["content"] + "<|im_end|>\n<|im_start|>assistant\n"
+    body = {"content": known}
+    least = len((await served.http.post("/tokenize", json=body)).json()["tokens"])
+    assert later.usage.prompt_tokens_details.cached_tokens >= least
+
+
 async def test_a_seed_makes_answers_repeatable(greedy: Any) -> None:
     def texts(answer: Any) -> list[str]:
         return [choice.message.content for choice in answer.choices]

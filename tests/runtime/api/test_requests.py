@@ -256,3 +256,19 @@ async def test_requests_are_counted_by_path_and_status(start: Any) -> None:
     first = "llama_runtime_time_to_first_token_seconds_sum"
     assert served.registry.get_sample_value(first) == 0.75
     assert served.metrics.in_flight == 0
+
+
+@pytest.mark.parametrize("path", ["chat/completions", "completions"])
+async def test_a_prompt_far_too_long_is_refused_unread(start: Any, path: str) -> None:
+    engine = FakeEngine()
+    engine.vocabulary.tokenize = unexpected  # type: ignore[method-assign]
+    served = await start(engine)
+    text = "x" * (engine.context_per_sequence + 1) * engine.vocabulary.longest_piece
+    body = {"messages": [{"role": "user", "content": text}]} if "chat" in path else {"prompt": text}
+    response = await served.http.post(f"/v1/{path}", json=body)
+    assert response.status_code == 400
+    assert response.json()["error"]["code"] == "context_length_exceeded"
+
+
+def unexpected(*_: object, **__: object) -> list[int]:
+    raise AssertionError

@@ -8,8 +8,8 @@ from pathlib import Path
 from typing import Any
 
 from llama_runtime.engine.context import Context
+from llama_runtime.engine.grammar import Grammars
 from llama_runtime.engine.model import LoadedModel, load_model
-from llama_runtime.engine.sampling import Grammar
 from llama_runtime.engine.scheduler import Scheduler
 from llama_runtime.engine.stream import Item, Request
 from llama_runtime.engine.thread_pool import ThreadPool
@@ -40,6 +40,7 @@ class Driver:
         self.settings = settings
         self.model: LoadedModel = load_model(settings, lambda progress: None)
         self.pool = ThreadPool(settings.engine_threads or 1)
+        self._grammars = Grammars(self.model.vocabulary)
         self.delivered: dict[Request, list[Item]] = {}
         self.scheduler = Scheduler(
             lambda: context_class(self.model, settings, self.pool),
@@ -67,7 +68,7 @@ class Driver:
         request = Request(
             wanted,
             tokens_to_generate(wanted, size, self.settings.kv_context_per_sequence),
-            None if sampling.grammar is None else Grammar(self.model.vocabulary, sampling.grammar),
+            None if sampling.grammar is None else self._grammars.start(sampling.grammar),
             self._loop,
             self._cancelled,
         )

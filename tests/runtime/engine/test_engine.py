@@ -105,11 +105,11 @@ async def test_what_never_fits_is_refused_with_the_numbers(engine: EngineFactory
         (Generation((1,), 1, Sampling(repeat_penalty=0)), "repeat_penalty is 0"),
         (Generation((1,), 1, Sampling(logprobs=-1)), "logprobs is -1"),
         (Generation((1,), 1, Sampling(logit_bias=((50000, 1),))), "logit_bias is 50000"),
-        (Generation((1,), 1, Sampling(grammar='root ::= "')), "not valid GBNF"),
-        (Generation((1,), 1, Sampling(grammar='start ::= "a"')), "not valid GBNF"),
-        (Generation((1,), 1, Sampling(grammar="root ::= missing")), "not valid GBNF"),
-        (Generation((1,), 1, Sampling(grammar="root ::= root")), "not valid GBNF"),
-        (Generation((1,), 1, Sampling(grammar='root ::= "a"\0')), "not valid GBNF"),
+        (Generation((1,), 1, Sampling(grammar='root ::= "')), "no GBNF at"),
+        (Generation((1,), 1, Sampling(grammar='start ::= "a"')), "no rule named root"),
+        (Generation((1,), 1, Sampling(grammar="root ::= missing")), "missing is not"),
+        (Generation((1,), 1, Sampling(grammar="root ::= root")), "can't be used"),
+        (Generation((1,), 1, Sampling(grammar='root ::= "a"\0')), "no GBNF at"),
     ],
 )
 async def test_wrong_requests_are_refused_at_once(
