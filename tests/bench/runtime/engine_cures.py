@@ -21,7 +21,7 @@ from tests.runtime.engine.driver import Driver
 
 OTHERS, PROMPT_TOKENS = 15, 500
 WARM_UP, WINDOW = 20, 64
-CONVERSATION_TOKENS = 1000
+CONVERSATION_TOKENS = 900
 STOP_SECONDS = 60
 
 
