@@ -59,8 +59,11 @@ async def run(settings: Settings, now: Callable[[], datetime] = lambda: datetime
         def ready() -> bool:
             return controller.told or (leadership is not None and leadership.standby)
 
+        def dead() -> str | None:
+            return controller.freshness.dead() if controller.told else None
+
         async with (
-            serving(health_app(controller.cache.lag, ready), settings.health_port),
+            serving(health_app(controller.cache.lag, ready, dead), settings.health_port),
             serving(metrics_app(), settings.metrics_port),
         ):
             work = _work(controller, kubernetes, settings, stop)

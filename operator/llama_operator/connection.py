@@ -8,13 +8,14 @@ from __future__ import annotations
 
 import os
 import time
-from collections.abc import Callable
+from collections.abc import AsyncIterator, Callable
 from pathlib import Path
-from typing import Final, Self
+from typing import Any, Final, Self, cast
 
 import aiohttp
 import kopf
 import yaml
+from yarl import URL
 
 from llama_operator.names import FIELD_MANAGER
 
@@ -37,13 +38,21 @@ class Connection:
         self._token = token
         self._session: aiohttp.ClientSession | None = None
 
-    def open(self) -> aiohttp.ClientSession:
-        """A new session; whoever asked for it closes it. Needs a running event loop."""
+    def open(self, heard: Callable[[str], None] | None = None) -> aiohttp.ClientSession:
+        """A new session; whoever asked for it closes it. Needs a running event loop.
+
+        `heard` is told the path behind the server's address whenever a part of an answer arrives.
+        """
+        middlewares: list[aiohttp.ClientMiddlewareType] = []
+        if self._token is not None:
+            middlewares.append(self._authorize)
+        if heard is not None:
+            middlewares.append(_listening(heard, URL(self.server).path.rstrip("/")))
         return aiohttp.ClientSession(
             connector=aiohttp.TCPConnector(limit=0, ssl=self._info.as_ssl_context()),
             headers={**self._info.as_http_headers(), "User-Agent": FIELD_MANAGER},
             proxy=self._info.proxy_url,
-            middlewares=() if self._token is None else (self._authorize,),
+            middlewares=middlewares,
         )
 
     @property
@@ -65,6 +74,35 @@ class Connection:
         assert self._token is not None
         request.headers["Authorization"] = f"Bearer {self._token()}"
         return await handler(request)
+
+
+class _Overheard:
+    """The content of an answer whose arrival is told."""
+
+    def __init__(self, content: aiohttp.StreamReader, heard: Callable[[], None]) -> None:
+        self._content = content
+        self._heard = heard
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._content, name)
+
+    async def iter_chunked(self, size: int) -> AsyncIterator[bytes]:
+        async for chunk in self._content.iter_chunked(size):
+            self._heard()
+            yield chunk
+
+
+def _listening(heard: Callable[[str], None], prefix: str) -> aiohttp.ClientMiddlewareType:
+    async def listen(
+        request: aiohttp.ClientRequest, handler: aiohttp.ClientHandlerType
+    ) -> aiohttp.ClientResponse:
+        response = await handler(request)
+        path = request.url.path.removeprefix(prefix)
+        overheard = _Overheard(response.content, lambda: heard(path))
+        response.content = cast(aiohttp.StreamReader, overheard)
+        return response
+
+    return listen
 
 
 class TokenFile:

@@ -12,8 +12,9 @@ import aiohttp
 
 from llama_operator.act import Actor
 from llama_operator.cache import Cache, owner_key
-from llama_operator.kube import POD, Kubernetes
-from llama_operator.metrics import QUEUE_DEPTH, RESOURCES, STREAM_LAG
+from llama_operator.freshness import Freshness
+from llama_operator.kube import POD, WATCHED, Kubernetes
+from llama_operator.metrics import QUEUE_DEPTH, RESOURCES, STREAM_LAG, STREAM_SILENCE
 from llama_operator.names import Key, Manifest
 from llama_operator.pods import read_pod
 from llama_operator.poller import Poller
@@ -55,14 +56,24 @@ class Controller:
             call_later=asyncio.get_running_loop().call_later,
             depth_changed=QUEUE_DEPTH.set,
         )
+        self.freshness = Freshness(
+            time.monotonic,
+            (
+                kind.path(namespace)
+                for kind in WATCHED.values()
+                for namespace in settings.namespaces or (None,)
+            ),
+        )
         self._resync = Resync(
             kubernetes,
             self.cache,
+            self.freshness,
             namespaces=settings.namespaces,
             interval=settings.resync_seconds,
             add=self._add,
         )
         STREAM_LAG.set_function(self.cache.lag)
+        STREAM_SILENCE.set_function(self.freshness.silence)
         RESOURCES.set_function(lambda: len(self.cache.keys()))
 
     async def begin(self) -> None:
@@ -70,6 +81,7 @@ class Controller:
 
         Raises what `Kubernetes.list` raises.
         """
+        self.freshness.begin()
         await self._resync.once()
         self._begun = time.monotonic()
 

@@ -5,6 +5,7 @@ Only `on.event` is used: it writes nothing to the objects, neither annotations n
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import kopf
@@ -21,6 +22,22 @@ CONNECT_SECONDS = 10
 REQUEST_SECONDS = 30
 
 
+class Backoffs:
+    """Waits between tries of a watch that is refused: 1 s, 2 s, 4 s … 30 s, for ever.
+
+    kopf ends the process after its last one. It would begin again where it stopped, but pods
+    that wait for their next step would wait for a restart, too. It logs each refusal.
+    """
+
+    longest = 30.0
+
+    def __iter__(self) -> Iterator[float]:
+        wait = 1.0
+        while True:
+            yield min(wait, self.longest)
+            wait = min(wait * 2, self.longest)
+
+
 def build_settings() -> kopf.OperatorSettings:
     """Settings of kopf: watches that cannot go silent, server-side selection, no scanning.
 
@@ -32,6 +49,7 @@ def build_settings() -> kopf.OperatorSettings:
     settings.scanning.disabled = True
     settings.networking.request_timeout = REQUEST_SECONDS
     settings.networking.connect_timeout = CONNECT_SECONDS
+    settings.networking.error_backoffs = Backoffs()
     settings.watching.server_timeout = SERVER_SECONDS
     settings.watching.client_timeout = CLIENT_SECONDS
     settings.watching.connect_timeout = CONNECT_SECONDS
@@ -49,15 +67,18 @@ def build_registry(controller: Controller) -> kopf.OperatorRegistry:
     async def close(**_: Any) -> None:
         controller.close()
 
-    kopf.on.login(registry=registry)(login)
+    async def log_in(**_: Any) -> kopf.AiohttpSession:
+        return login(controller.freshness.heard)
+
+    kopf.on.login(registry=registry)(log_in)
     kopf.on.cleanup(registry=registry)(close)
     return registry
 
 
-async def login(**_: Any) -> kopf.AiohttpSession:
-    """A session for the watches alone: kopf closes it."""
+def login(heard: Callable[[str], None]) -> kopf.AiohttpSession:
+    """A session for the watches alone: kopf closes it. `heard` as in `Connection.open`."""
     connection = connect()
-    return kopf.AiohttpSession(server=connection.server, aiohttp_session=connection.open())
+    return kopf.AiohttpSession(server=connection.server, aiohttp_session=connection.open(heard))
 
 
 def _register(registry: kopf.OperatorRegistry, controller: Controller, kind: Kind) -> None:

@@ -89,6 +89,11 @@ STREAM_LAG = Gauge(
     registry=REGISTRY,
 )
 
+STREAM_SILENCE = Gauge(
+    "llama_operator_watch_silence_seconds",
+    "Time since the watch that is silent longest was heard; a bookmark comes about every minute.",
+    registry=REGISTRY,
+)
 LEADING = Gauge(
     "llama_operator_leading",
     "1 while this process holds the Lease and acts; 0 while it waits or runs without one.",
@@ -123,6 +128,7 @@ def reference() -> Iterator[Reference]:
         RESYNCS,
         MISSED_CHANGES,
         STREAM_LAG,
+        STREAM_SILENCE,
         LEADING,
     ):
         family = next(iter(metric.describe()))

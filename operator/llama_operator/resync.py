@@ -9,6 +9,7 @@ from collections.abc import Callable, Sequence
 import aiohttp
 
 from llama_operator.cache import Cache
+from llama_operator.freshness import Freshness
 from llama_operator.kube import WATCHED, ApiException, Kubernetes
 from llama_operator.metrics import MISSED_CHANGES, RESYNCS
 from llama_operator.names import Key
@@ -34,6 +35,7 @@ class Resync:
         self,
         kubernetes: Kubernetes,
         cache: Cache,
+        freshness: Freshness,
         *,
         namespaces: Sequence[str],
         interval: float,
@@ -41,6 +43,7 @@ class Resync:
     ) -> None:
         self._kubernetes = kubernetes
         self._cache = cache
+        self._freshness = freshness
         self._scopes: tuple[str | None, ...] = tuple(namespaces) or (None,)
         self._interval = interval
         self._add = add
@@ -69,13 +72,14 @@ class Resync:
             for scope in self._scopes:
                 listed, listed_at = await self._kubernetes.list(kind, scope)
                 news |= self._cache.compare(kind.kind, scope, listed, listed_at)
+        self._freshness.listed()
         RESYNCS.inc()
         for key in {*news, *self._cache.keys()}:
             self._add(key)
         return len(news)
 
     async def _due(self) -> None:
-        """Until the interval is over, someone asks, or the watch owes something for long.
+        """Until the interval is over, someone asks, or a watch owes something or is silent.
 
         It owes what was deleted while it was away for ever: a list settles that.
         """
@@ -85,7 +89,7 @@ class Resync:
             try:
                 await asyncio.wait_for(self._asked.wait(), min(left, LATE_SECONDS))
             except TimeoutError:
-                if self._cache.lag() >= LATE_SECONDS:
+                if self._cache.lag() >= LATE_SECONDS or self._freshness.suspicious():
                     return
             else:
                 await asyncio.sleep(SETTLE_SECONDS)

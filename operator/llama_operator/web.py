@@ -13,10 +13,13 @@ from llama_operator.metrics import REGISTRY
 LONGEST_LAG_SECONDS = 120.0
 
 
-def health_app(lag: Callable[[], float], told: Callable[[], bool]) -> web.Application:
+def health_app(
+    lag: Callable[[], float], told: Callable[[], bool], dead: Callable[[], str | None]
+) -> web.Application:
     """What the kubelet asks.
 
-    `/healthz` is 200 while the watches tell what is known to have changed, else 503.
+    `/healthz` is 200 while the watches tell what is known to have changed and none is dead,
+    else 503.
     `/readyz` is 200 once the watches have told of everything that there is, else 503.
     """
 
@@ -24,6 +27,9 @@ def health_app(lag: Callable[[], float], told: Callable[[], bool]) -> web.Applic
         seconds = lag()
         if seconds > LONGEST_LAG_SECONDS:
             text = f"The watch has not told of a change for {seconds:.0f} s: restart the operator."
+            return web.Response(status=503, text=text)
+        if (path := dead()) is not None:
+            text = f"The watch of {path} is dead, and the API server answers: restart the operator."
             return web.Response(status=503, text=text)
         return web.Response(text="ok")
 

@@ -199,11 +199,15 @@ async def test_the_watches_have_a_session_of_their_own(
     _, address = server
     write(kubeconfig, server=address)
 
-    one, other = await login(), await login()
+    heard: list[str] = []
+    one, other = login(heard.append), login(heard.append)
 
     assert one.server == address
     assert one.aiohttp_session is not other.aiohttp_session
     for session in (one.aiohttp_session, other.aiohttp_session):
         async with session.get(f"{address}/api") as answer:
             assert isinstance(answer, aiohttp.ClientResponse)
+            chunks = [chunk async for chunk in answer.content.iter_chunked(1 << 20)]
+        assert chunks
         await session.close()
+    assert heard == ["/api", "/api"]

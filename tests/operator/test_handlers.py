@@ -1,5 +1,7 @@
 from __future__ import annotations
 
+import itertools
+from collections.abc import Iterable
 from typing import Any
 
 import kopf
@@ -24,6 +26,16 @@ def test_only_handlers_that_write_nothing_are_used(registry: kopf.OperatorRegist
     assert handlers(registry, "_indexing") == []
     assert handlers(registry, "_changing") == []
     assert handlers(registry, "_spawning") == []
+
+
+def test_a_watch_that_is_refused_is_tried_for_ever() -> None:
+    backoffs = build_settings().networking.error_backoffs
+    assert isinstance(backoffs, Iterable)
+    waits = list(itertools.islice(backoffs, 100))
+
+    assert waits[:6] == [1, 2, 4, 8, 16, 30]
+    assert waits[-1] == 30
+    assert list(itertools.islice(backoffs, 1)) == [1]
 
 
 def test_the_watches_cannot_go_silent() -> None:

@@ -9,6 +9,7 @@ import subprocess
 import sys
 import urllib.error
 import urllib.request
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -20,6 +21,8 @@ from tests.operator.integration.api import Api, eventually
 ACCOUNT = "operator"
 IMAGE = "llama-runtime:1"
 RESYNC_SECONDS = 600.0
+PROGRAM = ("-m", "llama_operator")
+USUAL = (IMAGE, RESYNC_SECONDS, PROGRAM)
 RULES = [
     (["llama-operator.dev"], ["llamadeployments"], ["get", "list", "watch"]),
     (["llama-operator.dev"], ["llamadeployments/status"], ["patch"]),
@@ -99,28 +102,34 @@ class OperatorProcess:
         self._flags = [f"--lease={api.namespace}/{lease}"] if lease else []
         self._log = directory / "operator.log"
         self._process: subprocess.Popen[bytes] | None = None
-        self._started_as = (IMAGE, RESYNC_SECONDS)
+        self._started_as: tuple[object, ...] = USUAL
         self._health = self._metrics = 0
 
     def ensure(self) -> None:
         """Have it run with the usual settings, whatever the last test did to it."""
-        if self.running and self._started_as != (IMAGE, RESYNC_SECONDS):
+        if self.running and self._started_as != USUAL:
             self.kill()
         if not self.running:
             self._process = None
             self.start()
         self.wait_ready()
 
-    def start(self, *, image: str = IMAGE, resync_seconds: float = RESYNC_SECONDS) -> None:
-        assert self._process is None
-        self._started_as = (image, resync_seconds)
+    def start(
+        self,
+        *,
+        image: str = IMAGE,
+        resync_seconds: float = RESYNC_SECONDS,
+        program: tuple[str, ...] = PROGRAM,
+        environment: Mapping[str, str] | None = None,
+    ) -> None:
+        assert not self.running
+        self._started_as = (image, resync_seconds, program)
         self._health, self._metrics = free_port(), free_port()
         with self._log.open("ab") as log:
             self._process = subprocess.Popen(
                 [
                     sys.executable,
-                    "-m",
-                    "llama_operator",
+                    *program,
                     f"--runtime-image={image}",
                     f"--namespace={self._api.namespace}",
                     f"--resync-seconds={resync_seconds}",
@@ -129,7 +138,12 @@ class OperatorProcess:
                     *self._flags,
                 ],
                 cwd=REPOSITORY / "operator",
-                env={**without_cluster(), "KUBECONFIG": str(self._kubeconfig)},
+                env={
+                    **without_cluster(),
+                    "KUBECONFIG": str(self._kubeconfig),
+                    "PYTHONPATH": f"{REPOSITORY / 'operator'}:{REPOSITORY}",
+                    **(environment or {}),
+                },
                 stdout=log,
                 stderr=log,
             )

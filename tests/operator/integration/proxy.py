@@ -96,8 +96,9 @@ class Proxy:
         request = Request(incoming.method, incoming.path, incoming.query_string)
         self.seen.append(request)
         if status := self.refused(request):
-            body = {"kind": "Status", "apiVersion": "v1", "code": status, "message": "The proxy."}
-            return web.json_response({**body, "status": "Failure"}, status=status)
+            said = {"status": "Failure", "code": status, "message": "The proxy refuses."}
+            body = {"kind": "Status", "apiVersion": "v1", "metadata": {}, **said}
+            return web.json_response(body, status=status)
         if request.watch and self.silent(request):
             return await self._say_nothing(incoming)
         headers = {
