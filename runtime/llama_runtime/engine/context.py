@@ -172,6 +172,17 @@ class Context:
         )
         return int(read) > 0
 
+    def warm_up(self) -> None:
+        """Compute a token and forget it: what backends allocate at first use is there then.
+
+        Otherwise the first request pays for it, and memory seems to grow after the load.
+        """
+        result, _ = self.decode([Row(0, 0, np.zeros(1, np.int32), True)])
+        if result != DECODED:
+            logger.warning("The first llama_decode gave %d.", result)
+        self.synchronize()
+        self.clear()
+
     def synchronize(self) -> None:
         """Wait until the last decode is computed."""
         llama_cpp.llama_synchronize(self.pointer)

@@ -217,6 +217,7 @@ class LlamaEngine:
             self._pool.close()
             model.close()
             raise
+        self._scheduler.kv.context.warm_up()
         self.restored = restore(self._scheduler.kv, self.settings)
         self._embedder = Embedder(model, self.settings, self._pool)
         self.vocabulary = model.vocabulary

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import random
 from collections.abc import Iterator
 from pathlib import Path
@@ -11,8 +12,17 @@ import pytest
 
 from llama_runtime.engine import cures as cures_module
 from llama_runtime.engine.context import Context
-from llama_runtime.generation import CureRefused, EngineFailed, Finished
+from llama_runtime.generation import (
+    CureRefused,
+    EngineFailed,
+    Finished,
+    Generation,
+    NotServing,
+    Token,
+)
+from tests.runtime.conftest import EngineFactory
 from tests.runtime.engine.driver import Driver, tiny_settings
+from tests.runtime.engine.generating import GREEDY, answer
 
 
 class Drive(Protocol):
@@ -235,3 +245,56 @@ def test_a_failed_decode_rebuilds_the_context_and_shows_it(drive: Drive, layout:
     assert (cure.method, cure.cause) == ("Rebuild", "DecodeFailed")
     assert cure.before.cells_used > cure.after.cells_used == 0
     driver.check()
+
+
+async def test_running_streams_only_pause(engine: EngineFactory, tiny_model_path: Path) -> None:
+    one = engine(
+        model_path=tiny_model_path,
+        kv_layout="Unified",
+        kv_context_per_sequence=1024,
+        engine_batch_size=64,
+        engine_micro_batch_size=64,
+    )
+    long = one.submit(Generation(tuple(prompt(1, 700)), 300, GREEDY, ignore_eos=True))
+    running = asyncio.ensure_future(answer(one, prompt(2, 20), 900, ignore_eos=True))
+    assert isinstance(await anext(aiter(long)), Token)
+    await long.aclose()
+    cure: Any = await one.compact()
+    assert (cure["method"], cure["cause"]) == ("Compact", "Request")
+    assert len((await running).tokens) == 900
+    status: Any = one.status()
+    assert status["counters"]["cures"]["Compact"] >= 1
+    assert status["kv"]["lastCure"]["before"]["cellsUsed"] > 0
+    assert one.idle
+
+
+async def test_an_idle_engine_compacts_by_itself(
+    engine: EngineFactory, tiny_model_path: Path
+) -> None:
+    one = engine(
+        model_path=tiny_model_path,
+        kv_layout="Unified",
+        kv_context_per_sequence=1024,
+        engine_batch_size=64,
+        engine_micro_batch_size=64,
+    )
+    status: Any = {"lastCure": None}
+    while status["lastCure"] is None:  # the two need not meet at the first try
+        long = one.submit(Generation(tuple(prompt(1, 900)), 1, GREEDY, cache_prompt=False))
+        short = one.submit(Generation(tuple(prompt(2, 20)), 40, GREEDY, ignore_eos=True))
+        assert [item async for item in long]
+        assert len([item async for item in short]) == 41
+        status = one.status()["kv"]
+    assert status["lastCure"]["cause"] == "Idle"
+    assert status["span"] == status["cellsUsed"]
+
+
+async def test_a_compaction_of_an_engine_that_stops_ends_with_it(
+    engine: EngineFactory, tiny_model_path: Path
+) -> None:
+    one = engine(model_path=tiny_model_path)
+    assert (await one.compact())["method"] == "Clear"
+    one.failed = "It is broken."
+    with pytest.raises(NotServing, match="broken"):
+        await one.compact()
+    one.failed = None
