@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Mapping
-from datetime import UTC, datetime, timedelta
+from datetime import UTC, datetime
 
 from llama_operator.act import Actor
 from llama_operator.actions import Annotate, DeletePod, Evict, object_name
@@ -15,6 +15,7 @@ from llama_operator.kube import POD, POD_DISRUPTION_BUDGET, SERVICE
 from llama_operator.metrics import POD_REFUSALS, RECONCILE_SECONDS, RECONCILES
 from llama_operator.names import Key, Manifest
 from llama_operator.observation import Observation
+from llama_operator.pace import Pace
 from llama_operator.restart.telling import restart_events
 from llama_operator.restart_slots import RestartSlots, count_restarts
 from llama_operator.runtime_status import Reading
@@ -46,7 +47,7 @@ class Reconciler:
         self._now = now
         self._failures = Failures()
         self._slots = RestartSlots(cache, max_concurrent_restarts)
-        self._written: dict[Key, datetime] = {}
+        self._pace = Pace()
 
     async def reconcile(self, key: Key) -> float | None:
         """Look at the LlamaDeployment and act; the seconds after which to look again.
@@ -67,7 +68,7 @@ class Reconciler:
         """The LlamaDeployment is gone."""
         self._failures.forget(key)
         self._slots.forget(key)
-        self._written.pop(key, None)
+        self._pace.forget(key)
 
     async def _reconcile(self, key: Key) -> float | None:
         for _ in range(ROUNDS):
@@ -121,11 +122,11 @@ class Reconciler:
             before = previous_status(resource)
             wait = due_after(before, decision.status)
             if wait is not None:
-                due = self._written.get(key, now - timedelta(days=1)) + wait
+                due = self._pace.due(key, wait, now)
                 if due > now:
                     wake.append(due)
                 elif await self._actor.write_status(resource, decision.status) is not None:
-                    self._written[key] = now
+                    self._pace.written(key, now)
                     for event in events(before, decision.status):
                         if event.action == RETRY:
                             POD_REFUSALS.labels(reason=event.reason).inc()

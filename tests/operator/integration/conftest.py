@@ -13,6 +13,7 @@ from tests.operator.integration.api import Api
 from tests.operator.integration.deployment import Deployment, empty
 from tests.operator.integration.kubelet import Kubelet
 from tests.operator.integration.process import OperatorProcess, grant
+from tests.operator.integration.proxy import Proxy
 
 
 @pytest.fixture(scope="package")
@@ -60,3 +61,21 @@ def chat(api: Api) -> Iterator[Deployment]:
     """The LlamaDeployment `chat`, which the test makes; afterwards the namespace is empty."""
     yield Deployment(api)
     empty(api)
+
+
+@pytest.fixture
+def alone(control_plane: Cluster, crd: None) -> Iterator[Api]:
+    """A namespace in which no other operator acts."""
+    name = f"operator-{secrets.token_hex(4)}"
+    control_plane.ok("create", "namespace", name)
+    api = Api(control_plane, name)
+    yield api
+    api.close()
+    control_plane.run("delete", "namespace", name, "--wait=false")
+
+
+@pytest.fixture
+def proxy(alone: Api) -> Iterator[Proxy]:
+    """Between an operator of that namespace and the API server."""
+    with Proxy(alone) as found:
+        yield found

@@ -17,10 +17,12 @@ class FakeRuntime:
 
     def __init__(self) -> None:
         self._status: dict[str, Any] = {}
+        self.asked = 0
         runtime = self
 
         class Handler(BaseHTTPRequestHandler):
             def do_GET(self) -> None:
+                runtime.asked += 1
                 body = json.dumps(runtime._status).encode()
                 self.send_response(200)
                 self.send_header("Content-Length", str(len(body)))

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import secrets
 import time
 from collections.abc import Iterator
 from contextlib import ExitStack
@@ -10,7 +9,6 @@ from contextlib import ExitStack
 import pytest
 
 from llama_operator import lease
-from tests.cluster_fixtures import Cluster
 from tests.operator.integration.api import Api, eventually
 from tests.operator.integration.deployment import Deployment
 from tests.operator.integration.process import OperatorProcess, grant
@@ -28,17 +26,6 @@ class Replica:
 
     def writes(self) -> int:
         return len(self.proxy.writes())
-
-
-@pytest.fixture
-def alone(control_plane: Cluster, crd: None) -> Iterator[Api]:
-    """A namespace in which no other operator acts."""
-    name = f"operators-{secrets.token_hex(4)}"
-    control_plane.ok("create", "namespace", name)
-    api = Api(control_plane, name)
-    yield api
-    api.close()
-    control_plane.run("delete", "namespace", name, "--wait=false")
 
 
 @pytest.fixture

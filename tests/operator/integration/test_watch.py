@@ -2,35 +2,16 @@
 
 from __future__ import annotations
 
-import secrets
 from collections.abc import Iterator
 
 import pytest
 
-from tests.cluster_fixtures import Cluster
 from tests.operator.integration.api import Api, eventually
 from tests.operator.integration.deployment import Deployment
 from tests.operator.integration.process import OperatorProcess, grant
 from tests.operator.integration.proxy import Proxy, Request
 
 IMPATIENT = ("-m", "tests.operator.integration.impatient_operator")
-
-
-@pytest.fixture
-def alone(control_plane: Cluster, crd: None) -> Iterator[Api]:
-    """A namespace in which no other operator acts."""
-    name = f"watch-{secrets.token_hex(4)}"
-    control_plane.ok("create", "namespace", name)
-    api = Api(control_plane, name)
-    yield api
-    api.close()
-    control_plane.run("delete", "namespace", name, "--wait=false")
-
-
-@pytest.fixture
-def proxy(alone: Api) -> Iterator[Proxy]:
-    with Proxy(alone) as found:
-        yield found
 
 
 @pytest.fixture
