@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable, Iterable
 
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, generate_latest
@@ -33,9 +34,11 @@ class RequestMetrics:
         self._first_token = histogram("llama_runtime_time_to_first_token_seconds")
         self._per_token = histogram("llama_runtime_time_per_token_seconds")
         self.in_flight = 0
+        self.last_arrival: float | None = None
 
     def request_started(self) -> None:
         self.in_flight += 1
+        self.last_arrival = time.monotonic()
         self._in_flight.inc()
 
     def request_ended(self, path: str, method: str, status: int, seconds: float) -> None:

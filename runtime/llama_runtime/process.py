@@ -16,6 +16,7 @@ from prometheus_client import CollectorRegistry
 from llama_runtime.api.app import create_app
 from llama_runtime.api.keys import ApiKeys
 from llama_runtime.api.serving import ServedModel
+from llama_runtime.drain import seconds_to_refusal
 from llama_runtime.generation import CureRefused, Engine, ModelUnusable, NotServing
 from llama_runtime.lifecycle import Lifecycle
 from llama_runtime.management import create_management_app
@@ -24,7 +25,7 @@ from llama_runtime.model_watch import ModelWatch, signature
 from llama_runtime.numa import NumaReport
 from llama_runtime.pod_request import ActionFailed, Answer, PodRequests
 from llama_runtime.requested_restart import RequestedRestart, describe_cure
-from llama_runtime.servers import ServerThread, create_server, listen
+from llama_runtime.servers import Server, ServerThread, create_server, listen
 from llama_runtime.settings import Settings
 from llama_runtime.status import Facts, resident_bytes, status_document
 from llama_runtime.termination import ExitCode, write_termination_log
@@ -117,7 +118,7 @@ class Process:
         serving = asyncio.create_task(api.serve([sockets[0]]))
         following = asyncio.create_task(self._requests.follow())
         try:
-            return await self._live()
+            return await self._live(api)
         finally:
             following.cancel()
             api.should_exit = True
@@ -147,7 +148,7 @@ class Process:
             raise NotServing(self._lifecycle.message, self._lifecycle.retry_after)
         return self._model
 
-    async def _live(self) -> int:
+    async def _live(self, api: Server) -> int:
         """Until a signal comes, or something that can't be lived with."""
         living = asyncio.create_task(self._load_and_watch())
         stopping = asyncio.create_task(self._told_to_stop.wait())
@@ -167,7 +168,7 @@ class Process:
         finally:
             living.cancel()
             stopping.cancel()
-        return await self._drain()
+        return await self._drain(api)
 
     async def _load_and_watch(self) -> None:
         """Loads, again after each change of the file until it works, then watches."""
@@ -257,17 +258,20 @@ class Process:
         self._lifecycle = self._lifecycle.draining()
         self._told_to_stop.set()
 
-    async def _drain(self) -> int:
+    async def _drain(self, api: Server) -> int:
         """Unready first, then refuse new requests, then wait for those that run."""
         settings, model = self._settings, self._model
         if model is None:
             return self._end_drain("Drained", "There was no model to drain.")
-        await self._let_endpoints_go()
+        started = time.monotonic()
+        api.close_after_answers()
+        await self._let_endpoints_go(started)
         self._lifecycle = self._lifecycle.refuse()
         model.engine.drain()
+        api.close_idle()
         drained = True
         try:
-            async with asyncio.timeout(settings.drain_timeout):
+            async with asyncio.timeout_at(started + settings.drain_delay + settings.drain_timeout):
                 while self._metrics.in_flight or not model.engine.idle:  # noqa: ASYNC110
                     await asyncio.sleep(IDLE_LOOK_SECONDS)
         except TimeoutError:
@@ -281,9 +285,18 @@ class Process:
             f"{cut} requests were cut off after {settings.drain_timeout:g} s (drainTimeout).",
         )
 
-    async def _let_endpoints_go(self) -> None:
+    async def _let_endpoints_go(self, started: float) -> None:
         """Proxies still send requests here until they hear that this pod is not ready."""
-        await asyncio.sleep(self._settings.drain_delay)
+        while (  # noqa: ASYNC110
+            seconds := seconds_to_refusal(
+                time.monotonic(),
+                started=started,
+                last_arrival=self._metrics.last_arrival,
+                delay=self._settings.drain_delay,
+                timeout=self._settings.drain_timeout,
+            )
+        ) > 0:
+            await asyncio.sleep(seconds)
 
     async def _compact(self, answer: Answer) -> str:
         if self._model is None:

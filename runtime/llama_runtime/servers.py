@@ -18,6 +18,18 @@ KEEP_ALIVE_SECONDS = 75  # above that of common proxies, so that they close firs
 class Server(uvicorn.Server):
     """Signals are the process's business: uvicorn would cut streams at the first one."""
 
+    def close_after_answers(self) -> None:
+        """Connections that are being answered close then; those that began with keep-alive, too."""
+        for connection in list(self.server_state.connections):
+            cycle = getattr(connection, "cycle", None)
+            if cycle is not None and not cycle.response_complete:
+                connection.shutdown()
+
+    def close_idle(self) -> None:
+        """Every connection closes, those that are being answered once they were."""
+        for connection in list(self.server_state.connections):
+            connection.shutdown()
+
     @contextlib.contextmanager
     def capture_signals(self) -> Iterator[None]:
         yield

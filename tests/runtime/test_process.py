@@ -184,7 +184,7 @@ async def test_a_drain_is_unready_first_then_refuses_then_ends(
     run: Run, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     endpoints_gone, gate = asyncio.Event(), asyncio.Event()
-    monkeypatch.setattr(Process, "_let_endpoints_go", lambda self: endpoints_gone.wait())
+    monkeypatch.setattr(Process, "_let_endpoints_go", lambda *_: endpoints_gone.wait())
     engine = FakeEngine(text_script("Hello", gate=gate, gate_after=2), text_script("Hi"))
     running = await run(engine)
     await running.in_state("Serving")
@@ -211,6 +211,57 @@ async def test_a_drain_is_unready_first_then_refuses_then_ends(
     assert await running.task == 0
     assert running.ending()["reason"] == "Drained"
     assert engine.is_closed
+
+
+async def test_late_requests_are_taken_until_nobody_comes_any_more(
+    run: Run, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Proxies hear late: the delay is over (0 s), but somebody came a moment ago."""
+    looks: list[float | None] = []
+    go = asyncio.Event()
+
+    def seconds(now: float, *, last_arrival: float | None, **_: float) -> float:
+        looks.append(last_arrival)
+        return 0.0 if go.is_set() else 0.005
+
+    monkeypatch.setattr(process_module, "seconds_to_refusal", seconds)
+    running = await run(FakeEngine())
+    await running.in_state("Serving")
+    running.terminate()
+    await running.in_state("Draining")
+    for _ in range(3):
+        assert (await running.api.post("/v1/chat/completions", json=CHAT)).status_code == 200
+    arrived = running.process._metrics.last_arrival
+    await until(lambda: looks[-1] == arrived)
+    go.set()
+    assert await running.task == 0
+
+
+async def test_connections_end_with_the_drain(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
+    """One that was idle, and one whose stream began before, with the word keep-alive."""
+    endpoints_gone, gate = asyncio.Event(), asyncio.Event()
+    monkeypatch.setattr(Process, "_let_endpoints_go", lambda *_: endpoints_gone.wait())
+    engine = FakeEngine(text_script("Hello", gate=gate, gate_after=2), text_script("Hi"))
+    running = await run(engine)
+    await running.in_state("Serving")
+    port = running.process.ports[0]
+    body = json.dumps(CHAT | {"stream": True}).encode()
+    head = f"POST /v1/chat/completions HTTP/1.1\r\nHost: x\r\nContent-Length: {len(body)}\r\n\r\n"
+    idle_reader, idle_writer = await asyncio.open_connection("127.0.0.1", port)
+    idle_writer.write(b"GET /v1/models HTTP/1.1\r\nHost: x\r\n\r\n")
+    await idle_reader.readuntil(b"}]}")
+    reader, writer = await asyncio.open_connection("127.0.0.1", port)
+    writer.write(head.encode() + body)
+    await until(lambda: bool(engine.streams) and engine.streams[0].sent == 2)
+    running.terminate()
+    await running.in_state("Draining")
+    gate.set()
+    assert (await reader.read()).endswith(b"0\r\n\r\n")  # the end of the stream, then of the line
+    endpoints_gone.set()
+    assert await idle_reader.read() == b""
+    assert await running.task == 0
+    writer.close()
+    idle_writer.close()
 
 
 async def test_a_drain_that_takes_too_long_cuts_streams_with_an_error(run: Run) -> None:
