@@ -6,6 +6,7 @@ sequences are gone, a short one near the end keeps it wide.
 
 from __future__ import annotations
 
+import contextlib
 import logging
 import time
 from collections import Counter
@@ -120,7 +121,8 @@ class Cures:
         if self._kv.is_packed or self.must_wait:
             return
         if self._kv.context.size_of_all() <= MOST_BYTES_WHEN_IDLE:
-            self.compact("Idle")
+            with contextlib.suppress(CureRefused):  # nobody asked
+                self.compact("Idle")
 
     def rebuild(self, cause: Cause) -> Cure:
         return self._measured("Rebuild", cause, self._rebuild)

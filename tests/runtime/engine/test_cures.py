@@ -202,6 +202,8 @@ def test_a_cure_without_memory_for_the_copy_is_refused(
     monkeypatch.setattr(cures_module, "available_host_memory", lambda: 1000)
     with pytest.raises(CureRefused, match="ask for a Restart"):
         driver.scheduler.cures.compact("Request")
+    driver.scheduler.cures.compact_if_wasteful()
+    assert driver.scheduler.cures.last is None
     driver.run()
     driver.check()
 
