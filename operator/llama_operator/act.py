@@ -175,7 +175,7 @@ class Actor:
             if error.status == 404 or (error.status == 409 and "uid" in message_of(error).lower()):
                 self._cache.drop(_pod_identity(action))
                 return None
-            if error.status not in (403, 409, 422, 429):
+            if error.status not in (403, 409, 422, 429, 500):  # 500: it has two budgets.
                 raise
             said = f"{message_of(error).rstrip('.')}."
             reason = "Disruption" if error.status == 429 else "Rejected"

@@ -48,16 +48,4 @@ UNSUPPORTED: Final = (
         "has(self.cache)",
         "model.cache is not supported by this version, which downloads nothing: remove it.",
     ),
-    Unsupported(
-        "spec",
-        "restart",
-        "has(self.restart)",
-        "restart is not supported by this version, which schedules no restarts: remove it.",
-    ),
-    Unsupported(
-        "spec.rollout",
-        "updatePolicy",
-        "self.updatePolicy == 'Window'",
-        "rollout.updatePolicy Window is not supported by this version: remove it.",
-    ),
 )

@@ -3,7 +3,12 @@
 from __future__ import annotations
 
 from llama_operator.api import LlamaDeployment, parse_claim_source, parse_duration, parse_quantity
-from llama_operator.builders.volumes import API_KEY_FILE, model_mount_path
+from llama_operator.builders.volumes import (
+    API_KEY_FILE,
+    KEEP_DIRECTORY,
+    REQUEST_FILE,
+    model_mount_path,
+)
 
 HTTP_PORT = 8080
 MANAGEMENT_PORT = 8081
@@ -38,6 +43,8 @@ def build_arguments(resource: LlamaDeployment) -> list[str]:
         "server-queue-limit": spec.server.queue_limit,
         "server-api-key-file": API_KEY_FILE if spec.server.api_key_secret_ref else None,
         "numa-policy": spec.numa.policy,
+        "kv-keep-directory": KEEP_DIRECTORY if spec.kv.keep_over_restart else None,
+        "request-file": REQUEST_FILE,
         "drain-timeout": parse_duration(spec.rollout.drain_timeout),
         "drain-delay": DRAIN_DELAY_SECONDS,
         "host": "0.0.0.0",
@@ -49,7 +56,8 @@ def build_arguments(resource: LlamaDeployment) -> list[str]:
         f"--{flag}={_literal(str(value))}" for flag, value in flags.items() if value is not None
     ]
     mmap = "--no-engine-mmap" if spec.numa.policy == "Required" else "--engine-mmap"
-    return [*arguments, mmap]
+    keep = "--kv-keep-over-restart" if spec.kv.keep_over_restart else "--no-kv-keep-over-restart"
+    return [*arguments, mmap, keep]
 
 
 def model_alias(resource: LlamaDeployment) -> str:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from datetime import datetime, timedelta
 
 from llama_operator.pods import Pod
@@ -44,3 +45,18 @@ def is_of_this_process(reading: Reading, pod: Pod) -> bool:
         return False
     started = container_started(pod)
     return started is None or reading.started_at is None or reading.started_at >= started
+
+
+def unready_by_itself(pod: Pod, run_id: str) -> datetime | None:
+    """When the container that ended for this request had begun to say that it is not ready.
+
+    The runtime leaves that in its termination message; docs/architecture.md.
+    """
+    ended = pod.container_status.get("lastState", {}).get("terminated", {})
+    try:
+        said = json.loads(ended.get("message") or "")
+    except ValueError:
+        return None
+    if not isinstance(said, dict) or said.get("requestId") != run_id:
+        return None
+    return parse_time(said.get("unreadyAt"))

@@ -8,7 +8,12 @@ from typing import Final
 
 from llama_operator.api import LastRestart, RestartedPod, format_duration
 from llama_operator.pods import Pod
-from llama_operator.restart.facts import deletion_began, ready_changed, restart_count
+from llama_operator.restart.facts import (
+    deletion_began,
+    ready_changed,
+    restart_count,
+    unready_by_itself,
+)
 from llama_operator.restart.request import request_id
 from llama_operator.runtime_status import Reading, RuntimeStatus
 
@@ -57,7 +62,9 @@ def advance(
     entry = entry.model_copy(
         update={
             "start_time": start,
-            "unready_time": entry.unready_time or _unready_time(entry, pod, moment),
+            "unready_time": (unready_by_itself(pod, run_id) if pod is not None else None)
+            or entry.unready_time
+            or _unready_time(entry, pod, moment),
         }
     )
     answer = reading.request if isinstance(reading, RuntimeStatus) else None

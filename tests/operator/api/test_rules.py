@@ -28,7 +28,6 @@ class Case:
 
 GPUS_2 = {"spec.resources.gpus": 2}
 UNIFIED = {"spec.kv.layout": "Unified", "spec.kv.maxSequences": 4}
-RESTART_REFUSED = "restart is not supported by this version, which schedules no restarts: remove it"
 
 CASES = (
     Case(
@@ -285,12 +284,6 @@ CASES = (
     Case(
         {"spec.model.cache": {"claimName": "cache"}},
         "model.cache is not supported by this version, which downloads nothing: remove it.",
-    ),
-    Case({"spec.restart": {}}, f"{RESTART_REFUSED}."),
-    Case(
-        {"spec.rollout.updatePolicy": "Window"},
-        "rollout.updatePolicy Window is not supported by this version: remove it.",
-        {"spec.rollout.updatePolicy": "Immediate"},
     ),
 )
 

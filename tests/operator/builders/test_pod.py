@@ -144,6 +144,8 @@ def test_every_setting_is_a_flag() -> None:
         "--server-queue-limit=7",
         "--server-api-key-file=/etc/llama-runtime/api-keys/keys",
         "--numa-policy=None",
+        "--kv-keep-directory=/var/cache/llama-runtime",
+        "--request-file=/etc/llama-runtime/pod/request",
         "--drain-timeout=90",
         "--drain-delay=5",
         "--host=0.0.0.0",
@@ -151,6 +153,7 @@ def test_every_setting_is_a_flag() -> None:
         "--management-port=8081",
         "--termination-log=/dev/termination-log",
         "--engine-mmap",
+        "--kv-keep-over-restart",
     ]
 
 
@@ -246,3 +249,22 @@ def test_a_pod_after_a_refusal_remembers_it_and_avoids_the_node() -> None:
 def test_a_source_that_is_no_claim_is_an_error() -> None:
     with pytest.raises(ValueError, match="pvc://"):
         pod_of(model={"source": "hf://owner/model/m.gguf"})
+
+
+def test_the_operators_requests_reach_the_container_as_a_file() -> None:
+    pod = pod_of()["spec"]
+    volume = next(item for item in pod["volumes"] if item["name"] == "request")
+    mount = next(item for item in pod["containers"][0]["volumeMounts"] if item["name"] == "request")
+
+    (item,) = volume["downwardAPI"]["items"]
+    assert item["fieldRef"]["fieldPath"] == "metadata.annotations['llama-operator.dev/request']"
+    assert f"{mount['mountPath']}/{item['path']}" == "/etc/llama-runtime/pod/request"
+
+
+def test_what_is_kept_over_a_restart_is_on_a_volume_of_the_pod() -> None:
+    assert {"name": "keep", "emptyDir": {}} in pod_of()["spec"]["volumes"]
+
+    without = pod_of(kv={"keepOverRestart": False})["spec"]
+    assert "keep" not in [item["name"] for item in without["volumes"]]
+    assert "--no-kv-keep-over-restart" in without["containers"][0]["args"]
+    assert not [flag for flag in without["containers"][0]["args"] if "keep-directory" in flag]
