@@ -27,7 +27,7 @@ class Gathering:
 
     def before_step(self, running: Sequence[RunningSequence], kv: KVCache) -> None:
         """Move sequences if it is time."""
-        if not kv.can_exchange:
+        if len(running) < 2 or not kv.can_exchange:
             return
         ids = [sequence.id for sequence in running]
         gaps = groups(ids) - 1

@@ -43,6 +43,17 @@ class _Stream:
         self.head = int(cells[-1]) + 1
         return cells
 
+    def take_next(self) -> int | None:
+        """``take`` for one token where that is the cell at the head, as it nearly always is."""
+        cell = self.head
+        if cell > self.used + 2 or cell == len(self.owners) or self.owners[cell]:
+            return None
+        self.owners[cell] = 1
+        self.used += 1
+        self.head = cell + 1
+        self.span = max(self.span, self.head)
+        return cell
+
     def share(self, cells: Cells) -> None:
         self.owners[cells] += 1
 
@@ -144,7 +155,11 @@ class KVAccount:
         """A batch was decoded: (sequence, tokens) in the order of the batch."""
         if not self._unified:
             for sequence, count in rows:
-                self._extend(sequence, self._streams[sequence].take(count))
+                stream = self._streams[sequence]
+                if count == 1 and (cell := stream.take_next()) is not None:
+                    self._extend_by_one(sequence, cell)
+                else:
+                    self._extend(sequence, stream.take(count))
             return
         stream = self._streams[0]
         for micro_batch in _split(rows, self._micro_batch_size):
@@ -219,6 +234,14 @@ class KVAccount:
 
     def _view(self, sequence: int) -> Cells:
         return self._cells[sequence][: self._lengths[sequence]]
+
+    def _extend_by_one(self, sequence: int, cell: int) -> None:
+        length, cells = self._lengths[sequence], self._cells[sequence]
+        if length == len(cells):
+            self._extend(sequence, np.array([cell], np.int32))
+            return
+        cells[length] = cell
+        self._lengths[sequence] = length + 1
 
     def _extend(self, sequence: int, cells: Cells) -> None:
         begin = self._lengths[sequence]

@@ -58,7 +58,6 @@ class Sampler:
         self.is_plain_greedy = (
             self._chain is None
             and grammar is None
-            and self._forbidden is None
             and not self._penalizes
             and not len(self._bias)
             and sampling.logprobs is None
@@ -96,6 +95,10 @@ class Sampler:
             np.add.at(row, self._bias_ids, self._bias)
         if self._penalizes:
             _penalize(row, self._sampling, history)
+        self.forbid(row)
+
+    def forbid(self, row: Row) -> None:
+        """End tokens where they are to be ignored: all that a plain greedy one adjusts."""
         if self._forbidden is not None:
             row[self._forbidden] = -np.inf
 

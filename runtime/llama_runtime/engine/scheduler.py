@@ -36,6 +36,8 @@ from llama_runtime.generation import Client, EngineFailed, Finished, GrammarFail
 logger = logging.getLogger(__name__)
 
 MOST_FAILURES_IN_A_ROW = 3
+# How often to see who is there while nobody comes; those who left wait for that.
+LOOK_SECONDS = 0.5
 # What a client that crowds others out may add to a step: this time, but at least so many tokens.
 CROWDERS_SECONDS = 0.05
 FEWEST_TOKENS = 16
@@ -72,6 +74,7 @@ class Scheduler:
         self.cancellations_pending = False
         self.waits_for_cells = False
         self._failures_in_a_row = 0
+        self._next_look = 0.0
 
     @property
     def idle(self) -> bool:
@@ -85,9 +88,10 @@ class Scheduler:
         self._admit()
         share_computed_prefixes(self.running, self.kv)
         self.gathering.before_step(self.running, self.kv)
-        plan = plan_step(
-            self.running, self.kv.context.batch_size, self._crowders(), self._crowders_limit()
-        )
+        crowders: frozenset[Client] = frozenset()
+        if any(one.remaining > 1 for one in self.running):
+            crowders = self._crowders()
+        plan = plan_step(self.running, self.kv.context.batch_size, crowders, self._crowders_limit())
         if plan:
             self._compute(plan)
             self.counters.steps += 1
@@ -117,10 +121,12 @@ class Scheduler:
                 self._end(sequence, None)
 
     def _admit(self) -> None:
-        self.ledger.look(
-            [*(one.client for one in self.queue), *(one.client for one in self.running)],
-            time.monotonic(),
-        )
+        now = time.monotonic()
+        if self.queue or now > self._next_look:
+            self.ledger.look(
+                [*(one.client for one in self.queue), *(one.client for one in self.running)], now
+            )
+            self._next_look = now + LOOK_SECONDS
         self.waits_for_cells = False
         while self.queue:
             request = min(self.queue, key=lambda one: self.ledger.order(one.client))
@@ -235,6 +241,8 @@ class Scheduler:
         logits = self.kv.context.logits(len(outputs))
         chosen: list[Token | EngineFailed | None]
         if all(sequence.sampler.is_plain_greedy for sequence, _ in outputs):
+            for (sequence, _), row in zip(outputs, logits, strict=True):
+                sequence.sampler.forbid(row)
             chosen = [
                 EngineFailed(str(LogitsUnusable())) if token is None else Token(token)
                 for token in greedy(logits)

@@ -31,6 +31,10 @@ def plan_step(
     counts: dict[int, int] = {sequence.id: 1 for sequence in ready if sequence.remaining == 1}
     left = batch_size - len(counts)
     prompts = [sequence for sequence in ready if sequence.remaining > 1]
+    if not prompts:
+        return [
+            (one, _row(one, 1)) for one in sorted(ready, key=lambda one: one.id) if one.id in counts
+        ]
     crowding = [sequence for sequence in prompts if sequence.client in crowders]
     others = [sequence for sequence in prompts if sequence.client not in crowders]
     left -= _share_out(others, left, counts)
