@@ -111,7 +111,7 @@ def _decide(
         Situation(resource, previous, fleet, readings, failures, observation.slot_free), now
     )
     rolled = _as_rolled(fleet, resource, restarted)
-    planned = plan(rolled, _absent(resource, previous, fleet, failures), now)
+    planned = plan(rolled, _absent(resource, previous, fleet, failures, now), now)
     services, wake = _services(observation, resource, failures, now)
     late, late_at = _late(fleet, now)
     look = Look(
@@ -174,6 +174,7 @@ def _absent(
     previous: LlamaDeploymentStatus,
     fleet: Fleet,
     failures: dict[str, Failure],
+    now: datetime,
 ) -> dict[int, tuple[datetime, NewPod]]:
     """When and how pods that do not exist may be made, where that is not at once and afresh."""
     unchanged = previous.observed_generation == resource.metadata.generation
@@ -187,6 +188,7 @@ def _absent(
             avoided = {node.name: node.until for node in retry.avoided_nodes}
             if not avoided and retry.node:
                 avoided = {retry.node: retry.next_time + AVOID}
+            avoided = {node: until for node, until in avoided.items() if until > now}
             result[index] = (retry.next_time, NewPod(index, retry.count, avoided))
     return result
 

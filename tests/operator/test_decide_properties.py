@@ -32,6 +32,7 @@ POD_EVENTS = st.tuples(
             "pod_unready",
             "pod_unschedulable",
             "pod_refused",
+            "pod_misaligned",
             "pod_drained",
             "pod_gone",
             "vanish",

@@ -225,3 +225,17 @@ def test_ten_minutes_of_refusals_make_fewer_than_ten_pods_a_replica(
 
     assert world.made < 10 * replicas
     assert world.now > NOW
+
+
+def test_a_node_is_not_avoided_for_longer_than_was_said() -> None:
+    world = World(a_resource(numa={"policy": "Required"}))
+    world.step()
+    world.pods["chat-0"] = misaligned(world.pods["chat-0"], at=world.now)
+    world.step()
+    world.step()
+    world.pod_gone("chat-0")
+    world.pass_time(3600)
+    world.step()
+
+    assert "affinity" not in world.pods["chat-0"]["spec"]
+    assert world.pods["chat-0"]["metadata"]["annotations"]["llama-operator.dev/attempt"] == "1"

@@ -11,7 +11,16 @@ from llama_operator.actions import Action, Apply, Create, DeletePod
 from llama_operator.decide import Decision, decide
 from llama_operator.names import Manifest, pod_index
 from llama_operator.observation import Observation
-from tests.operator.objects import IMAGE, NOW, failed, ready, running, time_text, unschedulable
+from tests.operator.objects import (
+    IMAGE,
+    NOW,
+    failed,
+    misaligned,
+    ready,
+    running,
+    time_text,
+    unschedulable,
+)
 
 
 @dataclass
@@ -113,6 +122,10 @@ class World:
             created = self.pods[name]["metadata"]["creationTimestamp"]
             self.pods[name] = failed(self.pods[name], node=node, at=self.now)
             self.pods[name]["metadata"]["creationTimestamp"] = created
+
+    def pod_misaligned(self, name: str, node: str = "node-a") -> None:
+        if self.alive(name):
+            self.pods[name] = misaligned(self.pods[name], node=node, at=self.now)
 
     def pod_drained(self, name: str) -> None:
         if "deletionTimestamp" in self.pods.get(name, {}).get("metadata", {}):
