@@ -123,7 +123,8 @@ def _container(resource: LlamaDeployment, image: str, mounts: list[Manifest]) ->
         "resources": _resources(resource),
         "livenessProbe": {
             "httpGet": {"path": "/healthz", "port": "management"},
-            "initialDelaySeconds": 30,
+            # Nothing listens while Python and llama.cpp's libraries come from a slow disk.
+            "initialDelaySeconds": 300,
             "periodSeconds": 10,
             "timeoutSeconds": 5,
             "failureThreshold": 6,
