@@ -92,6 +92,11 @@ bench-runtime: native ## Ours, llama-server and llama_cpp.server side by side (a
 	@LLAMA_CPP_LIB_PATH="$$($(PYTHON) tools/images.py libllama --quiet)" \
 		LLAMA_TEST_MODEL="$$($(PYTHON) tools/model.py --quiet)" $(PYTHON) -m tests.bench.runtime $(ARGS)
 
+.PHONY: soak
+soak: native ## The runtime under mixed traffic, both layouts (30 minutes; ARGS="--minutes N")
+	@LLAMA_CPP_LIB_PATH="$$($(PYTHON) tools/images.py libllama --quiet)" \
+		LLAMA_TEST_MODEL="$$($(PYTHON) tools/model.py --quiet)" $(PYTHON) -m tests.bench.soak $(ARGS)
+
 .PHONY: bench-numa
 bench-numa: native ## Decode and load time, memory local against remote (needs two real NUMA nodes)
 	@LLAMA_CPP_LIB_PATH="$$($(PYTHON) tools/images.py libllama --quiet)" \

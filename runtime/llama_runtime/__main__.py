@@ -12,10 +12,14 @@ from llama_runtime.logs import configure_logs
 from llama_runtime.settings import Settings
 from llama_runtime.termination import ExitCode, write_termination_log
 
+SWITCH_SECONDS = 0.0005
+
 
 def main() -> None:
     settings = read_settings(sys.argv[1:])
     configure_logs(settings.log_level)
+    # A probe's thread takes the GIL some ten times; each may wait this long for the others.
+    sys.setswitchinterval(SWITCH_SECONDS)
     # Before any thread: they inherit the affinity and the memory policy.
     numa.prepare(settings.numa_policy)
     code = asyncio.run(serve(settings))

@@ -1,13 +1,18 @@
 from __future__ import annotations
 
+import itertools
 import random
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, Protocol
 
+import llama_cpp
 import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
 
-from llama_runtime.engine.context import Context
+from llama_runtime.engine.context import Context, leaves_state_untouched
+from llama_runtime.engine.stream import Request
 from llama_runtime.generation import EngineFailed, Finished, Sampling
 from tests.runtime.engine.driver import Driver, tiny_settings
 
@@ -241,6 +246,48 @@ def test_a_lasting_fault_ends_every_request_and_soon(drive: Drive) -> None:
     requests = [driver.submit(prompt(seed, 20), 20) for seed in range(8)]
     assert driver.run() < 30
     assert all(isinstance(driver.end(request), EngineFailed) for request in requests)
+
+
+@both_layouts
+@settings(max_examples=25, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(
+    faults=st.dictionaries(st.integers(0, 60), st.sampled_from([1, 2, -1, -2, -3]), max_size=12),
+    seed=st.integers(0, 1000),
+    computed=st.booleans(),
+)
+def test_whatever_llama_decode_answers_every_request_ends(
+    drive: Drive, layout: str, faults: dict[int, int], seed: int, computed: bool
+) -> None:
+    """Faults at the seam to llama.cpp, before or after it computed; then all is well again."""
+    driver = drive(kv_layout=layout)
+    decode, calls = llama_cpp.llama_decode, itertools.count()
+
+    def faulty(context: Any, batch: Any) -> int:
+        result = faults.get(next(calls), 0)
+        # What says that the cache is as it was must not have changed it.
+        if result == 0 or (computed and not leaves_state_untouched(result)):
+            return int(decode(context, batch)) or result
+        return result
+
+    random_ = random.Random(seed)
+    requests: list[Request] = []
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(llama_cpp, "llama_decode", faulty)
+        while len(requests) < 12 or not driver.scheduler.idle:
+            if len(requests) < 12:
+                requests.append(driver.submit(prompt(random_.randint(0, 4), 30), 12))
+                if random_.random() < 0.2:
+                    random_.choice(requests).cancel()
+            driver.scheduler.step()
+            driver.check()
+    counters = driver.scheduler.counters
+    failed = [request for request in requests if isinstance(driver.end(request), EngineFailed)]
+    assert counters.finished + counters.failed + counters.cancelled == len(requests)
+    assert counters.failed == len(failed)
+    assert counters.decode_failures >= len(failed) / 4  # a batch is of four at most
+    after = driver.submit(prompt(99, 30), 12)
+    driver.run()
+    assert isinstance(driver.end(after), Finished)
 
 
 def test_logits_that_are_no_numbers_end_only_their_request(drive: Drive) -> None:

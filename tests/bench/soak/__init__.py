@@ -1,0 +1,1 @@
+"""The runtime under mixed traffic for a long time: make soak."""
