@@ -41,12 +41,25 @@ class DecodeReading(_Part):
     slowdown: float | None = None
 
 
+class CureNumbers(_Part):
+    tokens_per_second: float | None = None
+
+
+class CureReading(_Part):
+    """The last cure; its speeds are those at the same depth, once there are enough steps."""
+
+    cause: str | None = None
+    before: CureNumbers = CureNumbers()
+    after: CureNumbers = CureNumbers()
+
+
 class KvReading(_Part):
     context_tokens: int | None = None
     bytes: int | None = None
     span_ratio: float | None = None
     sequences: SequencesReading = SequencesReading()
     decode: DecodeReading = DecodeReading()
+    last_cure: CureReading = CureReading()
 
 
 class EngineReading(_Part):
@@ -67,6 +80,7 @@ class MemoryReading(_Part):
     rss_bytes: int | None = None
     growth: float | None = None
     vram_bytes: int | None = None
+    vram_bytes_at_load: int | None = None
 
 
 class RequestReading(_Part):

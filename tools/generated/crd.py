@@ -28,6 +28,15 @@ PRINTER_COLUMNS: Final = (
     ("Age", "date", ".metadata.creationTimestamp", "Age of the resource"),
 )
 
+WIDE_COLUMN: Final = {
+    "name": "Restart",
+    "type": "string",
+    "jsonPath": ".status.restart.message",
+    "description": "What the last restarts did, or wait for",
+    "priority": 1,
+}
+"""With `kubectl get -o wide`."""
+
 
 def build_crd() -> dict[str, Any]:
     """The CRD as plain JSON, the same at every call."""
@@ -63,7 +72,8 @@ def build_crd() -> dict[str, Any]:
                     "additionalPrinterColumns": [
                         {"name": name, "type": kind, "jsonPath": path, "description": description}
                         for name, kind, path, description in PRINTER_COLUMNS
-                    ],
+                    ]
+                    + [WIDE_COLUMN],
                 }
             ],
         },

@@ -11,12 +11,10 @@ from llama_operator.pods import Pod
 from llama_operator.restart.facts import is_of_this_process
 from llama_operator.restart.gain import tell_gain
 from llama_operator.restart.measure import measure
-from llama_operator.runtime_status import Reading
+from llama_operator.runtime_status import Reading, RuntimeStatus
 
 WITHIN: Final = timedelta(hours=1)
 """A decode speed that comes later tells of another load."""
-FRESH: Final = timedelta(minutes=1)
-"""The speed of late steps still has steps from before a Compact in it for so long."""
 
 
 def measured_again(
@@ -34,17 +32,20 @@ def measured_again(
     measured = measure(reading) if is_of_this_process(reading, pod) else None
     if measured is None:
         return last
-    if last.method == "Compact" and now < last.time + FRESH:
+    if last.method == "Compact":
+        # The speed of late steps has steps from before in it; the runtime compares the cure's.
+        cure = reading.kv.last_cure if isinstance(reading, RuntimeStatus) else None
+        speed = cure.after.tokens_per_second if cure and cure.cause == "Request" else None
         measured = measured.model_copy(
-            update={"decode_tokens_per_second": None, "decode_slowdown": None}
+            update={"decode_tokens_per_second": speed, "decode_slowdown": None}
         )
     if last.after is None:
         return _with(last, measured)
-    speed = {
+    speeds = {
         "decode_tokens_per_second": measured.decode_tokens_per_second,
         "decode_slowdown": measured.decode_slowdown,
     }
-    return _with(last, last.after.model_copy(update=speed))
+    return _with(last, last.after.model_copy(update=speeds))
 
 
 def measure_rows(

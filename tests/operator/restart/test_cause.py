@@ -139,3 +139,11 @@ def test_the_placement_is_compared() -> None:
     assert "same CPUs (4-7) and memory nodes (1)" in tell_gain(here, here)
     there = here.model_copy(update={"cpus": "0-3", "mems": "0"})
     assert "has CPUs 0-3 and memory nodes 0" in tell_gain(here, there)
+
+
+def test_the_gpus_memory_counts_where_it_has_grown_more() -> None:
+    memory = {"rssBytes": 1, "growth": 0.1, "vramBytes": 15, "vramBytesAtLoad": 10}
+    measured = measure(a_runtime(memory=memory))
+
+    assert measured is not None
+    assert (measured.memory_growth, measured.memory_bytes) == (0.5, 16)
