@@ -166,8 +166,8 @@ class Values(Part):
     pod_labels: dict[str, str] = Field(default_factory=dict)
     """More labels for the operator's pod."""
 
-    name_override: Annotated[str, Field(max_length=63)] = ""
+    name_override: Annotated[str, Field(max_length=50)] = ""
     """Instead of the chart's name in labels and names."""
 
-    fullname_override: Annotated[str, Field(max_length=63)] = ""
+    fullname_override: Annotated[str, Field(max_length=53)] = ""
     """Instead of the release's full name in names."""

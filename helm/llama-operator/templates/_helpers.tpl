@@ -2,16 +2,21 @@
 {{- default .Chart.Name .Values.nameOverride | trunc 63 | trimSuffix "-" -}}
 {{- end -}}
 
-{{/* The release's name when it already says what this is, else both. */}}
+{{/* The release's name when it already says what this is, else both. A Service is named after
+     it: no dots, a letter first, and room for `-metrics`. The release's name stays whole. */}}
 {{- define "llama-operator.fullname" -}}
 {{- $name := include "llama-operator.name" . -}}
+{{- $full := printf "%s-%s" .Release.Name $name -}}
 {{- if .Values.fullnameOverride -}}
-{{- .Values.fullnameOverride | trunc 63 | trimSuffix "-" -}}
+{{- $full = .Values.fullnameOverride -}}
 {{- else if contains $name .Release.Name -}}
-{{- .Release.Name | trunc 63 | trimSuffix "-" -}}
-{{- else -}}
-{{- printf "%s-%s" .Release.Name $name | trunc 63 | trimSuffix "-" -}}
+{{- $full = .Release.Name -}}
 {{- end -}}
+{{- $full = $full | replace "." "-" -}}
+{{- if not (regexMatch "^[a-z]" $full) -}}
+{{- $full = printf "o-%s" $full -}}
+{{- end -}}
+{{- $full | trunc 55 | trimSuffix "-" -}}
 {{- end -}}
 
 {{- define "llama-operator.selector" -}}

@@ -21,6 +21,7 @@ PATHS = {
     "serviceaccounts": "/api/v1",
     "resourcequotas": "/api/v1",
     "limitranges": "/api/v1",
+    "horizontalpodautoscalers": "/apis/autoscaling/v2",
     "poddisruptionbudgets": "/apis/policy/v1",
     "events": "/apis/events.k8s.io/v1",
     "leases": "/apis/coordination.k8s.io/v1",

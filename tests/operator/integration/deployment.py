@@ -15,7 +15,13 @@ OWNED = ("pods", "services", "poddisruptionbudgets")
 
 def empty(api: Api) -> None:
     """Delete everything in the namespace that a test made, and wait until it is gone."""
-    plurals = ("llamadeployments", *OWNED, "resourcequotas", "limitranges")
+    plurals = (
+        "llamadeployments",
+        *OWNED,
+        "resourcequotas",
+        "limitranges",
+        "horizontalpodautoscalers",
+    )
 
     def gone() -> bool:
         found = [(plural, item["metadata"]) for plural in plurals for item in api.list(plural)]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from llama_operator.api import API_VERSION, KIND
 from tests.operator.integration.api import Api, eventually
 from tests.operator.integration.deployment import Deployment
 from tests.operator.integration.kubelet import Kubelet
@@ -66,6 +67,30 @@ def test_scaling_up_down_and_to_nothing(
     eventually(lambda: chat.settled() and chat.names() == [])
     assert chat.condition("Ready") == ("True", "ScaledToZero")
     assert api.get("services", "chat") is not None
+
+
+def test_an_autoscaler_scales_it_and_is_left_alone(
+    operator: OperatorProcess, api: Api, chat: Deployment, kubelet: Kubelet
+) -> None:
+    """The controller manager's own: below its minimum it needs no metrics."""
+    chat.bring_up(replicas=1)
+    scaler = {
+        "apiVersion": "autoscaling/v2",
+        "kind": "HorizontalPodAutoscaler",
+        "metadata": {"name": "chat"},
+        "spec": {
+            "scaleTargetRef": {"apiVersion": API_VERSION, "kind": KIND, "name": "chat"},
+            "minReplicas": 2,
+            "maxReplicas": 3,
+        },
+    }
+    api.create("horizontalpodautoscalers", scaler)
+
+    kubelet.ready(chat.wait_for_pod("chat-1"))
+    eventually(chat.settled)
+
+    assert chat.read()["spec"]["replicas"] == 2
+    assert chat.status["ready"] == "2/2"
 
 
 def test_deleting_it_leaves_nothing(operator: OperatorProcess, chat: Deployment) -> None:
