@@ -300,3 +300,18 @@ async def test_a_compaction_of_an_engine_that_stops_ends_with_it(
     with pytest.raises(NotServing, match="broken"):
         await one.compact()
     one.failed = None
+
+
+@both_layouts
+def test_decode_speed_is_that_of_steps_that_only_generate(drive: Drive, layout: str) -> None:
+    driver = drive(kv_layout=layout)
+    driver.submit(prompt(1, 100), 1)
+    driver.run()
+    assert driver.scheduler.speed.reading is None
+    driver.submit(prompt(2, 20), 100, ignore_eos=True)
+    driver.run()
+    reading = driver.scheduler.speed.reading
+    assert reading is not None
+    assert reading.tokens_per_second > 0
+    assert reading.baseline > 0
+    assert 68 <= reading.depth <= 120
