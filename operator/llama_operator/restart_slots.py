@@ -5,7 +5,7 @@ from __future__ import annotations
 from llama_operator.api import LlamaDeploymentStatus
 from llama_operator.cache import Cache
 from llama_operator.metrics import RESTART_DOWNTIME, RESTARTS, RESTARTS_SKIPPED
-from llama_operator.names import RESTART_ANNOTATION, Key, Manifest
+from llama_operator.names import Key, Manifest
 from llama_operator.restart.plan import holds_a_slot
 from llama_operator.restart.telling import ended_restarts, newly_skipped
 
@@ -17,27 +17,31 @@ class RestartSlots:
     """
 
     def __init__(self, cache: Cache, most: int) -> None:
+        """`cache` has everything there is by the time of the first question."""
         self._cache = cache
         self._most = most
-        self._decided: dict[Key, bool] = {}
+        self._holders: set[Key] | None = None
 
     def free(self, key: Key) -> bool:
         """Whether this deployment may begin to restart a pod, as far as others are concerned."""
-        if not _may_ask(self._cache.resource(key)):
-            return True  # It asks for none: the others need not be counted.
-        others = (other for other in self._cache.keys() if other != key)  # noqa: SIM118 - no dict
-        taken = sum(
-            self._decided.get(other, _holds(self._cache.resource(other))) for other in others
-        )
-        return taken < self._most
+        return len(self._known() - {key}) < self._most
 
     def decided(self, key: Key, status: LlamaDeploymentStatus | None) -> None:
         """What was decided for a deployment just now."""
-        self._decided[key] = status is not None and holds_a_slot(status.restart)
+        if status is not None and holds_a_slot(status.restart):
+            self._known().add(key)
+        else:
+            self._known().discard(key)
 
     def forget(self, key: Key) -> None:
         """The deployment is gone."""
-        self._decided.pop(key, None)
+        self._known().discard(key)
+
+    def _known(self) -> set[Key]:
+        if self._holders is None:
+            keys = self._cache.keys()
+            self._holders = {key for key in keys if _holds(self._cache.resource(key))}
+        return self._holders
 
 
 def count_restarts(before: LlamaDeploymentStatus, after: LlamaDeploymentStatus) -> None:
@@ -47,13 +51,6 @@ def count_restarts(before: LlamaDeploymentStatus, after: LlamaDeploymentStatus) 
         if restart.downtime_seconds is not None:
             RESTART_DOWNTIME.labels(restart.method).observe(restart.downtime_seconds)
     RESTARTS_SKIPPED.inc(newly_skipped(before, after))
-
-
-def _may_ask(resource: Manifest | None) -> bool:
-    if resource is None:
-        return False
-    annotations = resource["metadata"].get("annotations") or {}
-    return bool(resource["spec"].get("restart")) or RESTART_ANNOTATION in annotations
 
 
 def _holds(resource: Manifest | None) -> bool:
