@@ -151,9 +151,11 @@ COPY --from=runtime-packages /opt/venv /opt/venv
 COPY --from=libllama /opt/llama /opt/llama
 COPY --from=runtime-code /app /app
 # Without GGML_NO_BACKTRACE an abort of ggml starts a debugger, if there is one, before it ends.
+# glibc would keep up to eight arenas for each CPU, each with its own unused memory.
 ENV PYTHONPATH=/app \
     LLAMA_CPP_LIB_PATH=/opt/llama/lib \
-    GGML_NO_BACKTRACE=1
+    GGML_NO_BACKTRACE=1 \
+    MALLOC_ARENA_MAX=2
 USER 65532:65532
 EXPOSE 8080 8081
 ENTRYPOINT ["/opt/venv/bin/python", "-m", "llama_runtime"]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import re
 from typing import TypeVar
 
@@ -12,6 +13,7 @@ from starlette.requests import Request
 from llama_runtime.api.errors import APIError, invalid
 
 MAX_BODY_BYTES = 8 * 1024 * 1024
+QUICK_BYTES = 64 * 1024  # what is read in less than a millisecond
 FIELD_NAME = re.compile(r"[a-z0-9_-]+")
 
 Model = TypeVar("Model", bound=BaseModel)
@@ -29,6 +31,8 @@ async def read(request: Request, model: type[Model]) -> Model:
                 code="body_too_large",
             )
     try:
+        if len(body) > QUICK_BYTES:
+            return await asyncio.to_thread(model.model_validate_json, bytes(body))
         return model.model_validate_json(bytes(body))
     except ValidationError as error:
         raise _first_error(error.errors(include_url=False)[0]) from None

@@ -49,9 +49,10 @@ async def _embed_all(model: ServedModel, inputs: list[tuple[int, ...]]) -> list[
 
 
 def _tokens(text: str | list[int], model: ServedModel, index: int) -> tuple[int, ...]:
+    param = f"input[{index}]"
     if isinstance(text, str):
-        text = model.engine.vocabulary.tokenize(text, add_special=True, parse_special=False)
-    return model.check_tokens(tuple(text), f"input[{index}]")
+        return model.tokenize(text, param, add_special=True, parse_special=False)
+    return model.check_tokens(tuple(text), param)
 
 
 def _base64(vector: list[float]) -> str:

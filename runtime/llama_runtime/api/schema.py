@@ -15,6 +15,8 @@ from pydantic_core import PydanticCustomError
 
 MAX_STOPS = 16
 MAX_CHOICES = 128
+MAX_MESSAGES = 10_000
+MAX_TOOLS = 512
 MAX_TOP_LOGPROBS = 20
 INT64 = 2**63
 
@@ -184,12 +186,12 @@ class ResponseFormat(_Strict):
 
 
 class ChatRequest(GenerationRequest):
-    messages: Annotated[list[Message], Field(min_length=1)]
+    messages: Annotated[list[Message], Field(min_length=1, max_length=MAX_MESSAGES)]
     max_completion_tokens: int | None = Field(default=None, ge=1)
     logprobs: bool | None = None
     top_logprobs: int | None = Field(default=None, ge=0, le=MAX_TOP_LOGPROBS)
     response_format: ResponseFormat | None = None
-    tools: list[Tool] | None = None
+    tools: list[Tool] | None = Field(default=None, max_length=MAX_TOOLS)
     tool_choice: Literal["none", "auto", "required"] | NamedToolChoice | None = None
     parallel_tool_calls: bool | None = None
     chat_template_kwargs: dict[str, Any] | None = None

@@ -51,7 +51,9 @@ class ServedModel:
             raise invalid(f"{param}: token ids go from 0 to {size - 1}", param)
         return tokens
 
-    def tokenize(self, text: str, param: str, *, add_special: bool) -> tuple[int, ...]:
+    def tokenize(
+        self, text: str, param: str, *, add_special: bool, parse_special: bool = True
+    ) -> tuple[int, ...]:
         """The tokens of a prompt; raises APIError for none, or for more than can ever fit.
 
         What is far too long is not even read: that alone would take seconds.
@@ -60,7 +62,7 @@ class ServedModel:
         least = len(text) // max(vocabulary.longest_piece, 1)
         if least > most:
             raise DoesNotFit(least, 1, most)
-        tokens = vocabulary.tokenize(text, add_special=add_special, parse_special=True)
+        tokens = vocabulary.tokenize(text, add_special=add_special, parse_special=parse_special)
         return self.check_tokens(tuple(tokens), param)
 
     def check_grammar(self, grammar: str, param: str) -> None:

@@ -9,7 +9,7 @@ from starlette.responses import JSONResponse, Response
 
 from llama_runtime.api.body import read
 from llama_runtime.api.schema import DetokenizeRequest, TokenizeRequest
-from llama_runtime.api.serving import served_model
+from llama_runtime.api.serving import ServedModel, served_model
 from llama_runtime.generation import Vocabulary
 
 
@@ -32,9 +32,15 @@ async def tokenize(request: Request) -> Response:
 async def detokenize(request: Request) -> Response:
     body = await read(request, DetokenizeRequest)
     model = served_model(request)
-    tokens = model.check_tokens(tuple(body.tokens), "tokens") if body.tokens else ()
+    text = await asyncio.to_thread(_text, tuple(body.tokens), model)
+    return JSONResponse({"content": text})
+
+
+def _text(tokens: tuple[int, ...], model: ServedModel) -> str:
+    if tokens:
+        model.check_tokens(tokens, "tokens")
     pieces = (model.engine.vocabulary.piece(token, special=True) for token in tokens)
-    return JSONResponse({"content": b"".join(pieces).decode("utf-8", "replace")})
+    return b"".join(pieces).decode("utf-8", "replace")
 
 
 def _piece(token: int, vocabulary: Vocabulary) -> str | list[int]:

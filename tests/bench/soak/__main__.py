@@ -31,6 +31,7 @@ CLIENTS = 20  # more than run and wait: some get 429
 QUEUE_LIMIT = 8
 SAMPLE_SECONDS = 2.0
 IDLE_SECONDS = 300.0
+IMAGE_ENVIRONMENT = {"MALLOC_ARENA_MAX": "2"}  # what the Dockerfile sets
 
 
 @dataclass
@@ -70,7 +71,11 @@ async def soak(model: Path, layout: str, seconds: float) -> Soaked:
             flags += ["--kv-total-context", str(SIZE.sequences * SIZE.context // 2)]
         return [*RUNTIME.command(*arguments), *flags]
 
-    with serving(replace(RUNTIME, command=command), model, SIZE) as server:
+    def environment() -> dict[str, str]:
+        return {**RUNTIME.environment(), **IMAGE_ENVIRONMENT}
+
+    peer = replace(RUNTIME, command=command, environment=environment)
+    with serving(peer, model, SIZE) as server:
         base = f"http://127.0.0.1:{server.port}"
         limits = httpx.Limits(max_connections=None)
         async with httpx.AsyncClient(base_url=base, timeout=600, limits=limits) as client:

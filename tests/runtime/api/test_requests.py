@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import threading
 from typing import Any
 
 import openai
 import pytest
 
 from llama_runtime.api import body as body_module
+from llama_runtime.api import schema
 from llama_runtime.generation import NotServing
 from tests.runtime.api.fake_engine import FakeEngine
 
@@ -272,3 +274,36 @@ async def test_a_prompt_far_too_long_is_refused_unread(start: Any, path: str) ->
 
 def unexpected(*_: object, **__: object) -> list[int]:
     raise AssertionError
+
+
+@pytest.mark.parametrize(
+    ("field", "value"),
+    [
+        ("messages", [{"role": "user", "content": "x"}] * 10_001),
+        ("tools", [{"type": "function", "function": {"name": "f"}}] * 513),
+    ],
+)
+async def test_long_lists_are_refused(start: Any, field: str, value: list[Any]) -> None:
+    served = await start(FakeEngine())
+    body = {"messages": [{"role": "user", "content": "x"}]} | {field: value}
+    response = await served.http.post("/v1/chat/completions", json=body)
+    error = response.json()["error"]
+    assert (response.status_code, error["param"]) == (400, field)
+
+
+async def test_a_large_body_is_read_off_the_event_loop(
+    start: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    threads: set[int] = set()
+    validate = body_module.BaseModel.model_validate_json.__func__  # type: ignore[attr-defined]
+
+    def noting(cls: Any, body: bytes) -> Any:
+        threads.add(threading.get_ident())
+        return validate(cls, body)
+
+    monkeypatch.setattr(schema.TokenizeRequest, "model_validate_json", classmethod(noting))
+    served = await start(FakeEngine())
+    content = {"content": "x" * body_module.QUICK_BYTES}
+    assert (await served.http.post("/tokenize", json=content)).status_code == 200
+    assert threads
+    assert threading.get_ident() not in threads
