@@ -102,6 +102,12 @@ bench-numa: native ## Decode and load time, memory local against remote (needs t
 	@LLAMA_CPP_LIB_PATH="$$($(PYTHON) tools/images.py libllama --quiet)" \
 		LLAMA_TEST_MODEL="$$($(PYTHON) tools/model.py --quiet)" $(PYTHON) -m tests.bench.numa $(ARGS)
 
+.PHONY: bench-restarts
+bench-restarts: native ## Broken streams, downtime, and what a restart gives and keeps, on node-0 (RUNS=5)
+	@LLAMA_CPP_LIB_PATH="$$($(PYTHON) tools/images.py libllama --quiet)" \
+		LLAMA_TEST_MODEL="$$($(PYTHON) tools/model.py --quiet)" \
+		$(PYTHON) -m pytest -q -s --timeout=0 tests/bench/restarts/bench_restarts.py
+
 .PHONY: lock
 lock: .venv/locked ## Resolve the dependencies of pyproject.toml into requirements/
 	@for extra in operator runtime; do \

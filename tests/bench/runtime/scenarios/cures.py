@@ -23,7 +23,7 @@ def run(bench: Bench) -> list[Figure]:
     quantization, model = next(iter(bench.models.items()))
     measured: list[Round] = []
     for index in range(bench.rounds):
-        measured.append(_measure(model, bench.size.threads))
+        measured.append(measure(model, bench.size.threads))
         bench.say(f"  round {index + 1}, {quantization}, cures")
     return figures(quantization, measured)
 
@@ -58,7 +58,8 @@ def figures(quantization: str, measured: list[Round]) -> list[Figure]:
     ]  # fmt: skip
 
 
-def _measure(model: Path, threads: int) -> Round:
+def measure(model: Path, threads: int) -> Round:
+    """One round, in a process of its own: seconds and tokens per second by name."""
     done = subprocess.run(
         [sys.executable, "-m", "tests.bench.runtime.engine_cures", "--model", str(model),
          "--threads", str(threads)],
