@@ -269,16 +269,15 @@ class Process:
         self._lifecycle = self._lifecycle.refuse()
         model.engine.drain()
         api.close_idle()
-        drained = True
         try:
             async with asyncio.timeout_at(started + settings.drain_delay + settings.drain_timeout):
                 while self._metrics.in_flight or not model.engine.idle:  # noqa: ASYNC110
                     await asyncio.sleep(IDLE_LOOK_SECONDS)
         except TimeoutError:
-            drained = False
+            log.warning("The time for the drain is over", extra={"timeout": settings.drain_timeout})
         cut = self._metrics.in_flight
         await in_daemon_thread(lambda: model.engine.close(CLOSE_SECONDS + KEEP_SECONDS), "close")
-        if drained:
+        if not cut:
             return self._end_drain("Drained", "All requests were answered.")
         return self._end_drain(
             "DrainTimedOut",

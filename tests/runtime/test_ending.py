@@ -6,6 +6,7 @@ import json
 import logging
 import subprocess
 import sys
+from collections.abc import Callable, Coroutine
 from pathlib import Path
 
 import pytest
@@ -65,3 +66,28 @@ def test_a_log_line_is_one_json_object() -> None:
     assert event["message"] == "Two\nlines of text"
     assert (event["level"], event["path"]) == ("info", 5)
     assert "ValueError: broken" in event["exception"]
+
+
+def test_a_waiting_probe_gets_the_gil_soon(
+    monkeypatch: pytest.MonkeyPatch, model_settings: Callable[..., Settings]
+) -> None:
+    """It takes the GIL some ten times: at Python's 5 ms each, a busy server is late."""
+    before = sys.getswitchinterval()
+    seen: list[float] = []
+
+    def run(serving: Coroutine[None, None, int]) -> int:
+        serving.close()
+        seen.append(sys.getswitchinterval())
+        return 0
+
+    monkeypatch.setattr(main_module, "read_settings", lambda _: model_settings())
+    monkeypatch.setattr("llama_runtime.__main__.asyncio.run", run)
+    monkeypatch.setattr("llama_runtime.__main__.numa.prepare", lambda _: None)
+    monkeypatch.setattr(main_module, "configure_logs", lambda _: None)
+    monkeypatch.setattr("llama_runtime.__main__.logging.shutdown", lambda: None)
+    monkeypatch.setattr("llama_runtime.__main__.os._exit", lambda _: None)
+    try:
+        main_module.main()
+    finally:
+        sys.setswitchinterval(before)
+    assert seen[0] <= 0.001

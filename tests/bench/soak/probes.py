@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import http.client
 import json
+import select
 import subprocess
 import sys
 import time
@@ -42,8 +43,6 @@ def probing(port: int) -> Iterator[Probes]:
 
 def main(port: int) -> None:
     """Until there is something to read on standard input."""
-    import select
-
     seconds: dict[str, list[float]] = {path: [] for path in PATHS}
     while not select.select([sys.stdin], [], [], PAUSE_SECONDS)[0]:
         for path in PATHS:
