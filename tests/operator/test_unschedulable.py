@@ -11,6 +11,10 @@ from tests.operator import objects
 from tests.operator.objects import a_pod, a_resource, parsed, ready
 
 RESOURCE = a_resource(resources={"cpu": 2, "memory": "8Gi", "gpus": 1})
+NO_HELP = (
+    " no new claims to deallocate, preemption: 0/1 nodes are available: "
+    "1 Preemption is not helpful for scheduling."
+)
 PREEMPTION = "preemption: 0/3 nodes are available: 3 Insufficient memory."
 
 
@@ -104,6 +108,44 @@ def test_it_tells_what_is_missing(said: str, reason: str, advice: str, permanent
     assert (problem.reason, problem.permanent) == (reason, permanent)
     assert said in problem.message
     assert advice in problem.message
+
+
+@pytest.mark.parametrize(
+    ("said", "reason"),
+    [
+        ("0/1 nodes are available: 1 Insufficient cpu." + NO_HELP, "InsufficientCPU"),
+        ("0/1 nodes are available: 1 Insufficient nvidia.com/gpu." + NO_HELP, "NoFreeGPU"),
+        ("0/1 nodes are available: 1 Insufficient memory." + NO_HELP, "InsufficientMemory"),
+        (
+            '0/1 nodes are available: persistentvolumeclaim "nope" not found. not found',
+            "PersistentVolumeClaimMissing",
+        ),
+        (
+            "0/1 nodes are available: 1 node(s) didn't match Pod's node affinity/selector."
+            + NO_HELP,
+            "NodeSelectorMismatch",
+        ),
+        (
+            "0/1 nodes are available: pod has unbound immediate PersistentVolumeClaims. not found",
+            "PersistentVolumeClaimUnbound",
+        ),
+        (
+            "0/1 nodes are available: 1 node(s) didn't find available persistent volumes to bind."
+            + NO_HELP,
+            "PersistentVolumeClaimUnbound",
+        ),
+        (
+            "0/1 nodes are available: 1 node(s) had untolerated taint(s)." + NO_HELP,
+            "UntoleratedTaint",
+        ),
+    ],
+)
+def test_the_words_of_kube_scheduler_1_35(said: str, reason: str) -> None:
+    """Recorded from the test cluster's own scheduler and a node object."""
+    problem = problem_of(said)
+
+    assert problem is not None
+    assert problem.reason == reason
 
 
 def test_every_cause_gets_its_advice_and_what_preemption_says_is_no_cause() -> None:

@@ -40,7 +40,6 @@ def test_a_silent_watch_is_bridged_by_lists_and_ends_as_unhealthy(
     proxy.silent = about_resources
     impatient.start(program=IMPATIENT)
     impatient.wait_ready()
-    assert impatient.health() == 200
 
     # No watch tells of it.
     chat.create(replicas=1)
