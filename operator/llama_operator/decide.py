@@ -12,6 +12,7 @@ from datetime import datetime
 from pydantic import ValidationError
 
 from llama_operator.actions import Action, Apply, Create, DeletePod, object_name
+from llama_operator.alignment import NOT_ALIGNED
 from llama_operator.api import LlamaDeployment, LlamaDeploymentStatus
 from llama_operator.builders import build_pod, build_pod_disruption_budget, build_service
 from llama_operator.builders.metadata import owned_labels
@@ -96,7 +97,7 @@ def _decide(
         told={
             row.uid: row.retry.count
             for row in previous.pods
-            if row.uid is not None and row.retry is not None
+            if row.uid is not None and row.retry is not None and row.retry.reason == NOT_ALIGNED
         },
     )
     failures = {

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from llama_operator.runtime_status import NumaReading
+from llama_operator.runtime_status import MISALIGNED, NumaReading
 
 CPU_MANAGER = ("cpuManagerPolicy: static", 'reservedSystemCPUs: "0"')
 TOPOLOGY_MANAGER = ("topologyManagerPolicy: single-numa-node", "topologyManagerScope: pod")
@@ -37,7 +37,7 @@ def missing_settings(numa: NumaReading, cpus: int) -> tuple[Missing, ...]:
 
     Empty when it is not the kubelet's doing, as with memory that another process placed.
     """
-    if numa.verdict in (None, "Aligned", "SingleNode", "Unknown"):
+    if numa.verdict not in MISALIGNED:
         return ()
     given, mems = len(parse_list(numa.cpus)), parse_list(numa.mems)
     nodes = frozenset(numa.cpu_nodes or ())

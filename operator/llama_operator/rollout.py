@@ -13,7 +13,6 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from datetime import datetime
 
-from llama_operator.alignment import misaligned_end
 from llama_operator.pods import Pod
 
 
@@ -53,7 +52,7 @@ class Fleet:
     max_unavailable: int
     pods: tuple[Pod, ...]
     told: Mapping[str, int] = field(default_factory=dict)
-    """Refusals in a row that the status has for a pod, by its UID."""
+    """Refusals in a row that the status has for a pod that was not aligned, by its UID."""
     may_roll: bool = True
     """Pods that serve may be replaced now; those that do not always may."""
 
@@ -132,7 +131,7 @@ def _misaligned(fleet: Fleet) -> Iterator[Deletion]:
     for pod in fleet.wanted():
         if pod.terminating or pod.failed or fleet.outdated(pod):
             continue
-        if misaligned_end(pod) is not None and fleet.told.get(pod.uid) == pod.attempt + 1:
+        if not pod.ready and fleet.told.get(pod.uid) == pod.attempt + 1:
             message = f"Deleted pod {pod.name}: it is not aligned on node {pod.node}."
             yield Deletion(pod, "Retried", message)
 

@@ -67,6 +67,10 @@ class EngineReading(_Part):
     devices: tuple[str, ...] | None = None
 
 
+MISALIGNED = ("CpusSpanNodes", "MemsSpanNodes", "GpuRemote", "MemoryRemote")
+"""Verdicts of a pod whose parts are on several NUMA nodes; docs/numa.md has them all."""
+
+
 class NumaReading(_Part):
     verdict: str | None = None
     message: str | None = None

@@ -14,7 +14,16 @@ from llama_operator.pods import read_pod
 from llama_operator.refusals import nothing_else
 from llama_operator.status.changes import events
 from llama_operator.status.conditions import find
-from tests.operator.objects import NOW, a_pod, a_resource, misaligned, ready, unschedulable
+from tests.operator.objects import (
+    NOW,
+    a_pod,
+    a_resource,
+    misaligned,
+    ready,
+    running,
+    time_text,
+    unschedulable,
+)
 from tests.operator.world import World
 
 AFFINITY = "node(s) didn't match Pod's node affinity/selector"
@@ -80,8 +89,17 @@ def test_a_misaligned_pod_is_told_then_freed_then_tried_elsewhere() -> None:
 
     world.step()
     assert "deletionTimestamp" in world.pods["chat-0"]["metadata"]
+    # Its container had started again, and the kubelet has forgotten all but the last end.
+    killed = {"terminated": {"exitCode": 137, "finishedAt": time_text(world.now)}}
+    world.pods["chat-0"]["status"]["containerStatuses"] = [{"name": "runtime", "state": killed}]
+    world.pods["chat-0"]["status"]["phase"] = "Failed"
+    world.pass_time(2)
+    world.step()
+    assert row(world)["retry"]["count"] == 1
+    assert row(world)["numaVerdict"] == "CpusSpanNodes"
+    assert says(world, "NUMAAligned") == ("False", "CpusSpanNodes")
     world.pod_gone("chat-0")
-    world.pass_time(5)
+    world.pass_time(3)
     world.step()
     assert world.pods == {}
     assert row(world)["numaVerdict"] == "CpusSpanNodes"
@@ -225,6 +243,30 @@ def test_ten_minutes_of_refusals_make_fewer_than_ten_pods_a_replica(
 
     assert world.made < 10 * replicas
     assert world.now > NOW
+
+
+def test_the_verdict_stands_when_the_same_node_is_tried_again() -> None:
+    world = World(a_resource(numa={"policy": "Required"}))
+    world.step()
+    world.pods["chat-0"] = misaligned(world.pods["chat-0"], at=world.now)
+    world.step()
+    world.step()
+    world.pod_gone("chat-0")
+    for _ in range(3):
+        world.pass_time(200)
+        world.step()
+        world.step()
+    assert "affinity" not in world.pods["chat-0"]["spec"]
+
+    world.pods["chat-0"] = running(world.pods["chat-0"])
+    world.step()
+
+    assert row(world)["numaVerdict"] == "CpusSpanNodes"
+    assert says(world, "NUMAAligned") == ("False", "CpusSpanNodes")
+
+    world.pods["chat-0"] = misaligned(world.pods["chat-0"], at=world.now)
+    world.step()
+    assert row(world)["retry"]["count"] == 2
 
 
 def test_a_node_is_not_avoided_for_longer_than_was_said() -> None:

@@ -7,7 +7,7 @@ from llama_operator.api import parse_quantity
 from llama_operator.kubelet_settings import advice
 from llama_operator.names import CONTAINER
 from llama_operator.pods import Pod
-from llama_operator.runtime_status import NumaReading, RuntimeStatus
+from llama_operator.runtime_status import MISALIGNED, NumaReading, RuntimeStatus
 from llama_operator.status.conditions import Finding, carry, find
 from llama_operator.status.look import Look
 from llama_operator.status.undecided import all_known, undecided
@@ -52,7 +52,7 @@ def _not_guaranteed(pod: Pod, qos: str) -> str:
 def _misaligned(look: Look) -> Finding | None:
     for pod in look.fleet.wanted():
         numa = placement(pod, look.readings.get(pod.uid))
-        if numa is not None and numa.verdict not in (None, "Aligned", "SingleNode", "Unknown"):
+        if numa is not None and numa.verdict is not None and numa.verdict in MISALIGNED:
             return Finding(KIND, "False", numa.verdict, _sentence(look, pod, numa))
     before = find(look.previous.conditions, KIND)
     if before is not None and before.status == "False" and _tries_again(look):
@@ -68,15 +68,17 @@ def _sentence(look: Look, pod: Pod, numa: NumaReading) -> str:
 
 def _tries_again(look: Look) -> bool:
     """Some pod was misaligned, and its replacement has not found out about itself yet."""
-    unchanged = look.previous.observed_generation == look.resource.metadata.generation
-    pods = {pod.name: pod for pod in look.fleet.wanted()}
-    for row in look.previous.pods:
-        if row.retry is None or row.retry.reason != NOT_ALIGNED or not unchanged:
-            continue
-        pod = pods.get(row.name)
-        if pod is None or placement(pod, look.readings.get(pod.uid)) is None:
-            return True
-    return False
+    if look.previous.observed_generation != look.resource.metadata.generation:
+        return False
+    retries = {row.name: row.retry for row in look.previous.pods if row.retry is not None}
+    misaligned = {name for name, retry in retries.items() if retry.reason == NOT_ALIGNED}
+    wanted = look.fleet.wanted()
+    return bool(misaligned - {pod.name for pod in wanted}) or any(
+        (pod.attempt or pod.name in misaligned)
+        and not pod.ready
+        and placement(pod, look.readings.get(pod.uid)) is None
+        for pod in wanted
+    )
 
 
 def _pending(look: Look) -> Finding | None:

@@ -15,7 +15,7 @@ from llama_operator.alignment import (
 from llama_operator.api import AvoidedNode, PodStatus, Retry
 from llama_operator.names import pod_name
 from llama_operator.pods import Pod
-from llama_operator.runtime_status import RuntimeStatus, Unknown
+from llama_operator.runtime_status import MISALIGNED, RuntimeStatus, Unknown
 from llama_operator.status.look import Look
 
 
@@ -45,7 +45,8 @@ def _row(look: Look, pod: Pod, before: PodStatus | None) -> PodStatus:
     )
     reading = look.readings.get(pod.uid)
     numa = placement(pod, reading)
-    if numa is None and before is not None and _was_misaligned(row.retry):
+    tried_again = _was_misaligned(row.retry) or pod.attempt > 0
+    if numa is None and before is not None and tried_again and before.numa_verdict in MISALIGNED:
         row = row.model_copy(update={"numa_verdict": before.numa_verdict})
     if numa is not None:
         nodes = numa.cpu_nodes
@@ -93,10 +94,12 @@ def _retry(pod: Pod, before: PodStatus | None) -> Retry | None:
             node=pod.node,
             avoided_nodes=_avoided(pod.nodes_to_avoid(failed_at)),
         )
+    told = before.retry if before is not None and before.uid == pod.uid else None
+    if told is not None and _was_misaligned(told) and told.count == pod.attempt + 1:
+        # Its container may have started once more since, and the kubelet forgets all but the last
+        # end of a container.
+        return None if pod.ready else told
     if (end := misaligned_end(pod)) is not None:
-        told = before.retry if before is not None and before.uid == pod.uid else None
-        if told is not None and told.count == pod.attempt + 1:
-            return told  # Its container may have started and ended once more since.
         return Retry(
             count=pod.attempt + 1,
             next_time=next_try(pod, end),
