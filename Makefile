@@ -39,6 +39,10 @@ unit: .venv/locked ## The tests that need no cluster
 cluster-test: native ## The test cluster's own Go tests
 	@cd tests/cluster && GOCACHE="$(LLAMA_OPERATOR_CACHE)/go-build" CGO_ENABLED=0 go test -vet=off ./...
 
+.PHONY: chaos
+chaos: native ## Kill the operator at every act, stop the API server and etcd, break the way (10 minutes)
+	@$(PYTEST) tests/chaos
+
 .PHONY: e2e
 e2e: native ## End to end on node-0 and numa-node
 	@$(PYTEST) -m "not long" tests/e2e
@@ -96,6 +100,10 @@ bench-runtime: native ## Ours, llama-server and llama_cpp.server side by side (a
 soak: native ## The runtime under mixed traffic, both layouts (30 minutes; ARGS="--minutes N")
 	@LLAMA_CPP_LIB_PATH="$$($(PYTHON) tools/images.py libllama --quiet)" \
 		LLAMA_TEST_MODEL="$$($(PYTHON) tools/model.py --quiet)" $(PYTHON) -m tests.bench.soak $(ARGS)
+
+.PHONY: bench-operator
+bench-operator: native ## The operator with 1,000 and 5,000 resources (about 20 minutes)
+	@PYTHONPATH=.:operator $(PYTHON) -m tests.bench.operator $(ARGS)
 
 .PHONY: bench-numa
 bench-numa: native ## Decode and load time, memory local against remote (needs two real NUMA nodes)

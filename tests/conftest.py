@@ -16,7 +16,7 @@ settings.load_profile("no-deadline")
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """Mark what needs a cluster, and run the quick tests first."""
-    order = {"control_plane": 1, "node_0": 2, "numa_node": 3}
+    order = {"control_plane": 1, "node_0": 2, "numa_node": 3, "plane": 4}
     ranks: dict[str, int] = {}
     for item in items:
         wanted = getattr(item, "fixturenames", ())

@@ -12,6 +12,7 @@ from collections.abc import Callable, Iterable
 from math import inf
 
 from llama_operator.api import KIND
+from llama_operator.compact import compact
 from llama_operator.names import Key, Manifest
 
 REMEMBERED_DELETIONS = 10_000
@@ -123,25 +124,13 @@ class Cache:
     def compare(
         self, kind: str, namespace: str | None, listed: Iterable[Manifest], listed_at: int
     ) -> set[Key]:
-        """Take a full list and the version it was made at; the keys for which that was news.
+        """Take a full list and the version it was made at; the keys for which that was news."""
+        comparison = self.comparison(kind, namespace)
+        return comparison.take(listed) | comparison.end(listed_at)
 
-        What the cache has and the list has not is gone, unless it is newer than the list.
-        """
-        before = {
-            manifest["metadata"]["uid"]: manifest
-            for manifest in self.objects(kind)
-            if namespace in (None, manifest["metadata"]["namespace"])
-        }
-        news: set[Key | None] = set()
-        for manifest in listed:
-            before.pop(manifest["metadata"]["uid"], None)
-            if self.learn(manifest):
-                news.add(owner_key(manifest))
-        for manifest in before.values():
-            if version(manifest) <= listed_at:
-                self.drop(manifest, at=listed_at + 1)
-                news.add(owner_key(manifest))
-        return {key for key in news if key is not None}
+    def comparison(self, kind: str, namespace: str | None) -> Comparison:
+        """Begin to take a full list that comes in pages."""
+        return Comparison(self, kind, namespace)
 
     def lag(self) -> float:
         """Seconds for which the watch has owed the oldest change that it has not told; else 0."""
@@ -166,8 +155,7 @@ class Cache:
             self._forget(found)
             if found["metadata"]["uid"] != metadata["uid"]:
                 self._tell_gone(found)
-        metadata.pop("managedFields", None)
-        self._objects[object_id(manifest)] = manifest
+        self._objects[object_id(manifest)] = compact(manifest)
         if (key := owner_key(manifest)) is not None:
             self._owned.setdefault(key, set()).add(object_id(manifest))
         return True
@@ -180,3 +168,35 @@ class Cache:
             ids.discard(item)
             if not ids:
                 del self._owned[key]
+
+
+class Comparison:
+    """A full list against what the cache had when it began.
+
+    What the cache has and the list has not is gone, unless it is newer than the list.
+    """
+
+    def __init__(self, cache: Cache, kind: str, namespace: str | None) -> None:
+        self._cache = cache
+        self._missing = {
+            manifest["metadata"]["uid"]: manifest
+            for manifest in cache.objects(kind)
+            if namespace in (None, manifest["metadata"]["namespace"])
+        }
+
+    def take(self, page: Iterable[Manifest]) -> set[Key]:
+        """Take a part of the list; the keys for which that was news."""
+        news = set()
+        for manifest in page:
+            self._missing.pop(manifest["metadata"]["uid"], None)
+            if self._cache.learn(manifest):
+                news.add(owner_key(manifest))
+        return {key for key in news if key is not None}
+
+    def end(self, listed_at: int) -> set[Key]:
+        """That was all, as it was at this version; the keys for which an absence was news."""
+        news = set()
+        for manifest in self._missing.values():
+            if version(manifest) <= listed_at and self._cache.drop(manifest, at=listed_at + 1):
+                news.add(owner_key(manifest))
+        return {key for key in news if key is not None}

@@ -25,7 +25,7 @@ from llama_operator.problems import Problem, pod_problem
 from llama_operator.refusals import refusal_problems
 from llama_operator.restart.plan import restarts
 from llama_operator.restart.situation import REFUSED, Outcome, Situation
-from llama_operator.retry import AVOID
+from llama_operator.retry import AVOID, waiting
 from llama_operator.rollout import Fleet, NewPod, Plan, plan
 from llama_operator.runtime_status import Reading, Unknown
 from llama_operator.status.build import build_status, invalid_status
@@ -237,7 +237,7 @@ def _services(
         if repair is None or (live is not None and _going(live)):
             continue
         failure = failures.get(object_name(wanted))
-        if failure is not None and failure.retry_at > now:
+        if failure is not None and waiting(failure.retry_at, now):
             wake.append(failure.retry_at)
         else:
             actions.append(repair)
@@ -260,7 +260,7 @@ def _labels(
         if pod.terminating or contains(metadata.get("labels"), labels):
             continue
         failure = failures.get(f"Pod {pod.name}")
-        if failure is not None and failure.retry_at > now:
+        if failure is not None and waiting(failure.retry_at, now):
             continue
         manifest = {
             "apiVersion": "v1",

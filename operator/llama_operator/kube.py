@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable
+from collections.abc import AsyncIterator, Callable
 from dataclasses import dataclass
 from typing import Any, Final
 from urllib.parse import quote, urlencode
@@ -17,7 +17,7 @@ from llama_operator.metrics import API_REQUESTS
 from llama_operator.names import FIELD_MANAGER, OWNED_SELECTOR, Manifest
 
 REQUEST_SECONDS: Final = 30
-PAGE: Final = 500
+PAGE: Final = 100
 
 
 class ApiException(Exception):
@@ -132,20 +132,24 @@ class Kubernetes:
         """One object; 404 when there is none."""
         return await self._request("GET", kind, kind.path(namespace, name), {})
 
-    async def list(self, kind: Kind, namespace: str | None) -> tuple[list[Manifest], int]:
-        """All objects that the kind's selector selects, and the version of the list."""
+    async def pages(
+        self, kind: Kind, namespace: str | None
+    ) -> AsyncIterator[tuple[list[Manifest], int]]:
+        """All objects that the kind's selector selects, and the version of the list.
+
+        In pages, so that no more than one is in memory as it came.
+        """
         query = {"limit": str(PAGE), "labelSelector": kind.label_selector}
-        items: list[Manifest] = []
-        while True:
+        token: str | None = ""
+        while token is not None:
             page = await self._request("GET", kind, kind.path(namespace), query)
-            items.extend(
+            items = [
                 {"apiVersion": kind.api_version, "kind": kind.kind, **item}
                 for item in page["items"]
-            )
-            token = page["metadata"].get("continue")
-            if not token:
-                return items, int(page["metadata"]["resourceVersion"])
-            query["continue"] = token
+            ]
+            yield items, int(page["metadata"]["resourceVersion"])
+            token = page["metadata"].get("continue") or None
+            query["continue"] = token or ""
 
     async def serves(self, kind: Kind) -> bool:
         """Whether the API server knows the kind."""

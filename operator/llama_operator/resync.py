@@ -70,8 +70,11 @@ class Resync:
         news: set[Key] = set()
         for kind in WATCHED.values():
             for scope in self._scopes:
-                listed, listed_at = await self._kubernetes.list(kind, scope)
-                news |= self._cache.compare(kind.kind, scope, listed, listed_at)
+                comparison, listed_at = self._cache.comparison(kind.kind, scope), 0
+                async for page, version in self._kubernetes.pages(kind, scope):
+                    news |= comparison.take(page)
+                    listed_at = listed_at or version
+                news |= comparison.end(listed_at)
         self._freshness.listed()
         RESYNCS.inc()
         for key in {*news, *self._cache.keys()}:

@@ -24,6 +24,12 @@ def backoff(count: int) -> timedelta:
     return min(FIRST_BACKOFF * factor, LONGEST_BACKOFF)
 
 
+def waiting(until: datetime, now: datetime) -> bool:
+    """Whether a wait goes on. One longer than any that begins here means that the clock went
+    back meanwhile: it is over, instead of lasting for hours."""
+    return now < until <= now + LONGEST_BACKOFF + AVOID
+
+
 def format_avoided_nodes(nodes: Mapping[str, datetime]) -> str:
     """`node-a=2026-01-01T00:03:00Z,node-b=…`, in order of the names."""
     return ",".join(f"{name}={until:%Y-%m-%dT%H:%M:%SZ}" for name, until in sorted(nodes.items()))

@@ -14,6 +14,7 @@ from dataclasses import dataclass, field
 from datetime import datetime
 
 from llama_operator.pods import Pod
+from llama_operator.retry import waiting
 
 
 @dataclass(frozen=True, slots=True)
@@ -93,17 +94,17 @@ def plan(fleet: Fleet, absent: Mapping[int, tuple[datetime, NewPod]], now: datet
         pod = by_index.get(index)
         if pod is None:
             when, new = absent.get(index, (now, NewPod(index)))
-            if when <= now:
-                creations.append(new)
-            else:
+            if waiting(when, now):
                 wake.append(when)
+            else:
+                creations.append(new)
         elif not pod.terminating and (replacement := _replacement(fleet, pod, now)) is not None:
             when, deletion, new = replacement
-            if when <= now:
+            if waiting(when, now):
+                wake.append(when)
+            else:
                 deletions.append(deletion)
                 creations.append(new)
-            else:
-                wake.append(when)
     deletions.extend(_misaligned(fleet))
     deletions.extend(_roll(fleet))
     return Plan(tuple(deletions), tuple(creations), min(wake, default=None))

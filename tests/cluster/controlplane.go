@@ -106,6 +106,9 @@ func (s *State) startAPIServer(a *authority) error {
 		// No address to give to pods: the Service kubernetes stays without endpoints.
 		flags = append(flags, "--bind-address=127.0.0.1", "--endpoint-reconciler-type=none")
 	}
+	if _, err := os.Stat(s.Path("audit-policy.yaml")); err == nil {
+		flags = append(flags, "--audit-policy-file="+s.Path("audit-policy.yaml"), "--audit-log-path="+s.Path("audit.log"))
+	}
 	if err := s.startPart("kube-apiserver", flags...); err != nil {
 		return err
 	}
@@ -131,6 +134,8 @@ func (s *State) startControllers() error {
 		config := s.Path(name + ".kubeconfig")
 		flags := []string{"--kubeconfig=" + config, "--authentication-kubeconfig=" + config, "--authorization-kubeconfig=" + config,
 			"--bind-address=127.0.0.1", fmt.Sprintf("--secure-port=%d", port), "--leader-elect=false",
+			// The defaults make a thousand pods wait for minutes; there is nobody to protect here.
+			"--kube-api-qps=1000", "--kube-api-burst=2000",
 			"--tls-cert-file=" + s.certificate("kube-apiserver.crt"), "--tls-private-key-file=" + s.certificate("kube-apiserver.key"),
 			"--profiling=false"}
 		if name == "kube-controller-manager" {

@@ -53,6 +53,17 @@ class World:
             self.resource["status"] = decision.status.to_json()
         return decision
 
+    def die_in_step(self, done: int) -> None:
+        """Decide, carry out the first actions, and end there: no status is written."""
+        for action in decide(self.observe(), self.now).actions[:done]:
+            self.carry_out(action)
+
+    def put(self, pod: Manifest) -> None:
+        """A pod that is there already, whoever made it and whenever."""
+        self.made += 1
+        pod["metadata"]["uid"] = f"uid-{self.made}"
+        self.pods[pod["metadata"]["name"]] = pod
+
     def carry_out(self, action: Action) -> None:
         if isinstance(action, DeletePod):
             self._delete(action)

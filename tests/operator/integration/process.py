@@ -175,6 +175,11 @@ class OperatorProcess:
         self._process.wait()
         self._process = None
 
+    def forget(self) -> None:
+        """Take note that it has ended."""
+        assert not self.running
+        self._process = None
+
     def stop(self) -> int:
         """SIGTERM; the exit status."""
         assert self._process is not None

@@ -8,6 +8,7 @@ import threading
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any
+from weakref import WeakSet
 
 import aiohttp
 from aiohttp import web
@@ -47,7 +48,14 @@ class Proxy:
     refused: Callable[[Request], int] = lambda request: 0
     """The status with which a request is refused; 0 for none."""
 
+    before: Callable[[Request], None] = lambda request: None
+    """Called before a request is passed on; what it raises ends the request unanswered."""
+
+    after: Callable[[Request, int], None] = lambda request, status: None
+    """Called with the status when the API server has answered and the operator not yet heard."""
+
     port: int = 0
+    _open: WeakSet[asyncio.Transport] = field(default_factory=WeakSet)
 
     @property
     def url(self) -> str:
@@ -69,6 +77,14 @@ class Proxy:
         self._loop.call_soon_threadsafe(self._stop.set)
         self._thread.join()
 
+    def cut(self) -> None:
+        """End every connection in the middle of what it says, watches too."""
+        self._loop.call_soon_threadsafe(self._cut)
+
+    def _cut(self) -> None:
+        for transport in [*self._open]:
+            transport.abort()
+
     def _run(self, started: threading.Event) -> None:
         with asyncio.Runner(loop_factory=lambda: self._loop) as runner:
             runner.run(self._serve(started))
@@ -82,7 +98,7 @@ class Proxy:
             connector=connector, timeout=aiohttp.ClientTimeout(total=None), auto_decompress=False
         ) as self._session:
             app = web.Application(client_max_size=1 << 24)
-            app.router.add_route("*", "/{path:.*}", self._pass)
+            app.router.add_route("*", "/{path:.*}", self._handle)
             runner = web.AppRunner(app, access_log=None, shutdown_timeout=0.1)
             await runner.setup()
             site = web.TCPSite(runner, "127.0.0.1", 0)
@@ -92,9 +108,21 @@ class Proxy:
             await self._stop.wait()
             await runner.cleanup()
 
+    async def _handle(self, incoming: web.Request) -> web.StreamResponse:
+        try:
+            return await self._pass(incoming)
+        except (aiohttp.ClientError, OSError):
+            # The operator sees what the proxy saw: a connection that breaks.
+            if incoming.transport is not None:
+                incoming.transport.abort()
+            return web.Response(status=502)
+
     async def _pass(self, incoming: web.Request) -> web.StreamResponse:
         request = Request(incoming.method, incoming.path, incoming.query_string)
         self.seen.append(request)
+        self.before(request)
+        if incoming.transport is not None:
+            self._open.add(incoming.transport)
         if status := self.refused(request):
             said = {"status": "Failure", "code": status, "message": "The proxy refuses."}
             body = {"kind": "Status", "apiVersion": "v1", "metadata": {}, **said}
@@ -111,6 +139,7 @@ class Proxy:
             data=await incoming.read() or None,
             skip_auto_headers=("Content-Type", "User-Agent"),
         ) as answer:
+            self.after(request, answer.status)
             return await self._give(incoming, answer)
 
     async def _give(
