@@ -6,6 +6,7 @@ double them with each character, and what it doesn't expect aborts the process.
 
 from __future__ import annotations
 
+import functools
 import threading
 from collections import OrderedDict
 
@@ -38,7 +39,6 @@ class Grammars:
     def __init__(self, vocabulary: ModelVocabulary) -> None:
         self._vocabulary = vocabulary
         self._lock = threading.Lock()
-        self._tokenizer: LLTokenizer | None = None
         self._compiled: OrderedDict[str, LLMatcher] = OrderedDict()
 
     def start(self, text: str) -> Grammar:
@@ -48,16 +48,22 @@ class Grammars:
         lately takes no time.
         """
         with self._lock:
-            matcher = self._compiled.get(text) or self._compile(text)
+            matcher = self._compiled.get(text)
+        # Without the lock: who wants another grammar, on the event loop too, must not wait.
+        matcher = matcher or self._compile(text)
+        with self._lock:
             self._compiled[text] = matcher
             self._compiled.move_to_end(text)
             while len(self._compiled) > REMEMBERED:
                 self._compiled.popitem(last=False)
             return Grammar(self._vocabulary, matcher.deep_copy())
 
+    @functools.cached_property
+    def _tokenizer(self) -> LLTokenizer:
+        return _tokenizer(self._vocabulary)
+
     def _compile(self, text: str) -> LLMatcher:
         lark = lark_of(text)
-        self._tokenizer = self._tokenizer or _tokenizer(self._vocabulary)
         matcher = LLMatcher(self._tokenizer, lark, log_level=0, limits=LIMITS)
         if not matcher.is_error():
             matcher.compute_bitmask()  # what is too much at once is so at the first step

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -15,7 +16,9 @@ from hypothesis import strategies as st
 
 from llama_runtime.api.gbnf import Grammar as Rules
 from llama_runtime.api.json_schema import add_schema
+from llama_runtime.engine import grammar as grammar_module
 from llama_runtime.engine.backend import load_backends
+from llama_runtime.engine.gbnf import lark_of
 from llama_runtime.engine.grammar import Grammar, Grammars
 from llama_runtime.engine.vocabulary import ModelVocabulary
 from llama_runtime.generation import GrammarFailed, InvalidGeneration
@@ -97,6 +100,28 @@ def test_what_a_schema_allows_is_allowed(
     grammar = rules.render(add_schema(rules, schema, strict=False))
     text = text_of(grammar, data.draw)
     assert follows(grammars.start(grammar), vocabulary, text), text
+
+
+def test_a_known_grammar_does_not_wait_for_another_one(
+    grammars: Grammars, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """submit takes known ones on the event loop, while a thread compiles."""
+    known = 'root ::= "known"'
+    grammars.start(known)
+    compiling, known_again = threading.Event(), threading.Event()
+
+    def slow(text: str) -> str:
+        compiling.set()
+        assert known_again.wait(300)
+        return lark_of(text)
+
+    monkeypatch.setattr(grammar_module, "lark_of", slow)
+    other = threading.Thread(target=grammars.start, args=('root ::= "another"',))
+    other.start()
+    assert compiling.wait(300)
+    grammars.start(known)
+    known_again.set()
+    other.join(300)
 
 
 HOSTILE = {
