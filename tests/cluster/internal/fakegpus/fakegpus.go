@@ -54,10 +54,24 @@ func (p *plugin) ListAndWatch(_ *api.Empty, stream api.DevicePlugin_ListAndWatch
 func (p *plugin) Allocate(_ context.Context, request *api.AllocateRequest) (*api.AllocateResponse, error) {
 	response := &api.AllocateResponse{}
 	for _, container := range request.ContainerRequests {
-		response.ContainerResponses = append(response.ContainerResponses,
-			&api.ContainerAllocateResponse{Envs: map[string]string{"NVIDIA_VISIBLE_DEVICES": strings.Join(container.DevicesIds, ",")}})
+		answer := &api.ContainerAllocateResponse{Envs: map[string]string{"NVIDIA_VISIBLE_DEVICES": strings.Join(container.DevicesIds, ",")}}
+		addNVML(answer, nvmlLibrary, "/sys/bus/pci/devices", p.nodesOf(container.DevicesIds))
+		response.ContainerResponses = append(response.ContainerResponses, answer)
 	}
 	return response, nil
+}
+
+// nodesOf are the NUMA nodes of devices, as sysfs writes them.
+func (p *plugin) nodesOf(ids []string) []string {
+	var nodes []string
+	for _, id := range ids {
+		for _, device := range p.devices {
+			if device.ID == id {
+				nodes = append(nodes, fmt.Sprint(device.Topology.Nodes[0].ID))
+			}
+		}
+	}
+	return nodes
 }
 
 // Run offers one GPU on each NUMA node of the list, for ever. It registers again
