@@ -97,6 +97,12 @@ def write(path: Path, figures: Sequence[Figure]) -> None:
     path.write_text(json.dumps(document, indent=2, allow_nan=False) + "\n")
 
 
+def merged(before: Sequence[Figure], after: Sequence[Figure]) -> list[Figure]:
+    """The new figures, in the places of those with their names, and the others as they were."""
+    new = {figure.name: figure for figure in after}
+    return [*(new.pop(figure.name, figure) for figure in before), *new.values()]
+
+
 def read(path: Path) -> list[Figure]:
     """The figures that ``write`` wrote."""
     return [Figure(**item) for item in json.loads(path.read_text())]

@@ -43,7 +43,13 @@ SCENARIOS: dict[str, Callable[[Bench], list[Figure]]] = {
 def main() -> None:
     """Run what the command line asks for; the status is 1 when a scenario could not run."""
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--only", choices=SCENARIOS, action="append", help="may be repeated")
+    parser.add_argument(
+        "--only",
+        choices=SCENARIOS,
+        action="append",
+        help="may be repeated; the other scenarios' last figures stay",
+    )
+    parser.add_argument("--model", choices=("Q4_0", "F16"), help="default: both")
     parser.add_argument("--rounds", type=int, default=3, help="default: 3")
     parser.add_argument("--quick", action="store_true", help="3 minutes: one small round, Q4_0")
     parser.add_argument(
@@ -55,13 +61,16 @@ def main() -> None:
         return
     console = Console(highlight=False)
     bench = Bench(
-        models=_models(arguments.quick),
+        models=_models(arguments.quick, arguments.model),
         rounds=1 if arguments.quick else arguments.rounds,
         quick=arguments.quick,
         say=lambda line: console.print(f"[dim]{line}"),
     )
     found, failed = run(bench, arguments.only or list(SCENARIOS), console)
-    figures.write(RESULT, found)
+    if (arguments.only or arguments.model) and RESULT.exists():
+        figures.write(RESULT, figures.merged(figures.read(RESULT), found))
+    else:
+        figures.write(RESULT, found)
     console.print(report.table("The runtime and its peers", found))
     console.print(f"Written to {RESULT.relative_to(REPOSITORY)}.")
     raise SystemExit(1 if failed else 0)
@@ -81,7 +90,7 @@ def run(bench: Bench, names: list[str], console: Console) -> tuple[list[Figure],
     if bench.disturbances:
         found.append(
             Figure(
-                name="CPU time of other programs while measuring",
+                name=f"CPU time of other programs while measuring {', '.join(names)}",
                 value=100 * sum(bench.disturbances) / len(bench.disturbances),
                 unit="%",
                 better="lower",
@@ -92,19 +101,19 @@ def run(bench: Bench, names: list[str], console: Console) -> tuple[list[Figure],
     return found, failed
 
 
-def _models(quick: bool) -> dict[str, Path]:
+def _models(quick: bool, only: str | None) -> dict[str, Path]:
     """The files by quantization: LLAMA_TEST_MODEL, and the same model in F16."""
     given = os.environ.get("LLAMA_TEST_MODEL")
     if not given:
         raise SystemExit("LLAMA_TEST_MODEL is not set: run make bench-runtime.")
     models = {"Q4_0": Path(given)}
-    if not quick:
+    if only == "F16" or not (quick or only):
         command = [sys.executable, str(REPOSITORY / "tools/model.py"), "--type", "F16", "--quiet"]
         done = subprocess.run(command, stdout=subprocess.PIPE, text=True)
         if done.returncode != 0:
             raise SystemExit("The model could not be made in F16: the reason is above.")
         models["F16"] = Path(done.stdout.strip())
-    return models
+    return {only: models[only]} if only else models
 
 
 def _stop(_signal: int, _frame: object) -> None:

@@ -22,6 +22,8 @@ from tests.bench.runtime.load import Answer, BenchError, Client, Job, Step
 REPOSITORY = Path(__file__).resolve().parents[3]
 LOGS = REPOSITORY / "build/bench/logs"
 START_SECONDS, STOP_SECONDS = 120, 30
+HOST_CACHE_BYTES = 2 << 30
+"""llama-server has one of 8 GiB by default (--cache-ram)."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -94,7 +96,7 @@ def _runtime(model: Path, port: int, other: int, size: Size) -> list[str]:
         "--model-alias", "bench", "--host", "127.0.0.1",
         "--port", str(port), "--management-port", str(other),
         "--kv-max-sequences", str(size.sequences),
-        "--kv-context-per-sequence", str(size.context),
+        "--kv-context-per-sequence", str(size.context), "--kv-host-cache", str(HOST_CACHE_BYTES),
         "--engine-threads", str(size.threads), "--drain-delay", "0", "--drain-timeout", "1",
         "--termination-log", str(LOGS / "termination.json"),
     ]  # fmt: skip

@@ -47,7 +47,19 @@ def test_a_missed_target_is_a_result_and_no_failure(
     speed, disturbance = figures.read(result)
     assert speed == SPEED
     assert (disturbance.value, disturbance.unit) == (25.0, "%")
+    assert disturbance.name.endswith("measuring works")
     assert "missed, and said so" in " ".join(capsys.readouterr().out.split())
+
+
+def test_one_scenario_leaves_the_figures_of_the_others(
+    result: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    other = Figure("other", 1.0, "x", "higher", None, "")
+    figures.write(result, [SPEED, other])
+    faster = Figure("speed", 9.0, "x", "higher", 3.0, "")
+    monkeypatch.setattr(program, "SCENARIOS", {"works": lambda bench: [faster]})
+    assert run(monkeypatch, "--only", "works") == 0
+    assert figures.read(result) == [faster, other]
 
 
 def test_a_scenario_that_cannot_run_fails_the_bench_after_the_others(
