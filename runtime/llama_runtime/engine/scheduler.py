@@ -129,14 +129,28 @@ class Scheduler:
             self._next_look = now + LOOK_SECONDS
         self.waits_for_cells = False
         while self.queue:
-            request = min(self.queue, key=lambda one: self.ledger.order(one.client))
-            if not self._cells_suffice_for(request):
-                self.waits_for_cells = True
-                return
-            if not (self.kv.has_room_for_a_sequence or self._make_way_for(request)):
+            request = self._next_request()
+            if request is None:
                 return
             self.queue.remove(request)
             self._start(request)
+
+    def _next_request(self) -> Request | None:
+        """The one to start now: the first of the client that was served least.
+
+        Without a free sequence it is the first for which another client gives one back.
+        """
+        first: dict[Client, Request] = {}
+        for request in self.queue:
+            first.setdefault(request.client, request)
+        turns = sorted(first.values(), key=lambda one: self.ledger.order(one.client))
+        if self.kv.has_room_for_a_sequence:
+            self.waits_for_cells = not self._cells_suffice_for(turns[0])
+            return None if self.waits_for_cells else turns[0]
+        for request in turns:
+            if self._cells_suffice_for(request) and self._make_way_for(request):
+                return request
+        return None
 
     def _make_way_for(self, request: Request) -> bool:
         """A client with more sequences gives one back that has not answered anything yet."""
