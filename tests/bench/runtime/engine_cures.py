@@ -11,6 +11,7 @@ import json
 import random
 import tempfile
 import time
+from collections.abc import Sequence
 from pathlib import Path
 
 from llama_runtime.engine import load_engine
@@ -20,7 +21,7 @@ from llama_runtime.settings import Settings
 from tests.runtime.engine.driver import Driver
 
 OTHERS, PROMPT_TOKENS = 15, 500
-WARM_UP, WINDOW = 20, 64
+WARM_UP, WINDOW, TURN = 20, 64, 8
 CONVERSATION_TOKENS = 900
 STOP_SECONDS = 60
 
@@ -42,23 +43,27 @@ def main() -> None:
 
 def _cures(settings: Settings) -> dict[str, float]:
     """Tokens per second of a sequence: alone, behind 15 that are gone, and after Compact."""
-    fresh = Driver(settings)
-    survivor = fresh.submit(_prompt(0), 3 * WINDOW, ignore_eos=True)
-    _until(fresh, survivor, WARM_UP)
-    measured = {"fresh_first": _speed(fresh, survivor), "fresh_second": _speed(fresh, survivor)}
-    fresh.close()
-
-    driver = Driver(settings)
-    for seed in range(1, OTHERS + 1):
-        driver.submit(_prompt(seed), 1, cache_prompt=False)
-    survivor = driver.submit(_prompt(0), 3 * WINDOW, ignore_eos=True)
+    fresh, driver = Driver(settings), Driver(settings)
+    alone = fresh.submit(_prompt(0), 4 * WINDOW, ignore_eos=True)
+    _until(fresh, alone, WARM_UP)
+    others = [
+        driver.submit(_prompt(seed), 500, ignore_eos=True, cache_prompt=False)
+        for seed in range(1, OTHERS + 1)
+    ]
+    for other in others:
+        _until(driver, other, 1)
+    survivor = driver.submit(_prompt(0), 4 * WINDOW, ignore_eos=True)
     _until(driver, survivor, WARM_UP)
-    while len(driver.scheduler.running) > 1:
-        driver.scheduler.step()
-    measured["fragmented"] = _speed(driver, survivor)
+    for other in others:
+        other.cancel()
+    driver.scheduler.step()
+    driver.scheduler.step()
+    measured = {}
+    pair = ((fresh, alone), (driver, survivor))
+    measured["fresh_first"], measured["fragmented"] = _speeds(pair)
     cures = driver.scheduler.cures
     compact = cures.compact("Request")
-    measured["compacted"] = _speed(driver, survivor)
+    measured["fresh_second"], measured["compacted"] = _speeds(pair)
     measured |= {
         "span_before": compact.before.span,
         "span_after": compact.after.span,
@@ -70,6 +75,7 @@ def _cures(settings: Settings) -> dict[str, float]:
     driver.scheduler.step()
     measured["clear_seconds"] = cures.compact("Request").seconds
     driver.close()
+    fresh.close()
     return measured
 
 
@@ -105,11 +111,16 @@ def _until(driver: Driver, request: Request, tokens: int) -> None:
         driver.scheduler.step()
 
 
-def _speed(driver: Driver, request: Request) -> float:
-    before = len(driver.tokens(request))
-    started = time.monotonic()
-    _until(driver, request, before + WINDOW)
-    return WINDOW / (time.monotonic() - started)
+def _speeds(pair: Sequence[tuple[Driver, Request]]) -> list[float]:
+    """Tokens per second of each, from short turns: others on the machine disturb both alike."""
+    seconds = [0.0 for _ in pair]
+    for _ in range(WINDOW // TURN):
+        for index, (driver, request) in enumerate(pair):
+            target = len(driver.tokens(request)) + TURN
+            started = time.monotonic()
+            _until(driver, request, target)
+            seconds[index] += time.monotonic() - started
+    return [WINDOW / taken for taken in seconds]
 
 
 if __name__ == "__main__":
