@@ -7,9 +7,12 @@ import (
 	"strings"
 )
 
+// cgroupRoot is where cgroups are mounted; tests have a tree of their own.
+var cgroupRoot = "/sys/fs/cgroup"
+
 // needCgroups says what a kubelet lacks on this machine.
 func needCgroups() error {
-	if text, err := os.ReadFile("/sys/fs/cgroup/cgroup.controllers"); err == nil {
+	if text, err := os.ReadFile(filepath.Join(cgroupRoot, "cgroup.controllers")); err == nil {
 		for _, name := range []string{"cpu", "cpuset", "memory", "pids"} {
 			if !strings.Contains(" "+strings.TrimSpace(string(text))+" ", " "+name+" ") {
 				return errors.New("the cgroup controller " + name + " is not available here, so no node can run; the control plane alone works: testcluster up")
@@ -18,7 +21,7 @@ func needCgroups() error {
 		return nil
 	}
 	for _, name := range []string{"cpu", "cpuset", "memory", "pids"} {
-		if _, err := os.Stat(filepath.Join("/sys/fs/cgroup", name, "cgroup.procs")); err != nil {
+		if _, err := os.Stat(filepath.Join(cgroupRoot, name, "cgroup.procs")); err != nil {
 			return errors.New("cgroups are not mounted at /sys/fs/cgroup (no " + name + "), so no node can run; the control plane alone works: testcluster up")
 		}
 	}
@@ -27,9 +30,9 @@ func needCgroups() error {
 
 // podCgroups are the cgroups that a kubelet made for pods, deepest first.
 func podCgroups() []string {
-	roots, _ := filepath.Glob("/sys/fs/cgroup/*/kubepods")
-	if _, err := os.Stat("/sys/fs/cgroup/kubepods"); err == nil {
-		roots = append(roots, "/sys/fs/cgroup/kubepods")
+	roots, _ := filepath.Glob(filepath.Join(cgroupRoot, "*", "kubepods"))
+	if _, err := os.Stat(filepath.Join(cgroupRoot, "kubepods")); err == nil {
+		roots = append(roots, filepath.Join(cgroupRoot, "kubepods"))
 	}
 	var found []string
 	for _, root := range roots {

@@ -182,11 +182,11 @@ func (s *State) node0Down() error {
 	if err := s.stop("containerd", syscall.SIGTERM, 10*time.Second); err != nil {
 		return err
 	}
-	killOwned(s.Dir)
 	b := s.baseline()
 	if b == nil || !b.Active {
-		return nil
+		return nil // the pods on this machine, if there are any, are another kubelet's
 	}
+	killOwned(s.Dir)
 	unmountBelow(s.Dir)
 	if err := b.chainsDown(); err != nil {
 		return err
