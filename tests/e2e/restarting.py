@@ -9,6 +9,10 @@ from tests.e2e.deployment import Deployment, until
 
 BY_HAND = "llama-operator.dev/restart"
 
+PATIENCE = 2400.0
+"""For a run. A container that a busy node has restarted by itself has its turn ten minutes later:
+the kubelet would delay the next start."""
+
 
 def restart_status(chat: Deployment) -> dict[str, Any]:
     found: dict[str, Any] = chat.read().get("status", {}).get("restart", {})
@@ -31,7 +35,7 @@ def wait_for_run(chat: Deployment, what: str, handled: str | None = None) -> Non
         return asked and state == "Complete"
 
     try:
-        until(what, complete)
+        until(what, complete, PATIENCE)
     except BaseException:
         print(chat.read().get("status"))
         raise
