@@ -24,6 +24,10 @@ class Pace:
 
     def due(self, key: Key, wait: timedelta, now: datetime) -> datetime:
         """When the next write may be made that is to come `wait` after the last one."""
+        if now < self._last.get(
+            key, now
+        ):  # The clock went back: what it said before is no measure.
+            self.forget(key)
         earliest = self._full.get(key, now) - (BURST - 1) * EVERY
         last = self._last.get(key)
         return max(earliest, last + wait if last is not None else now)

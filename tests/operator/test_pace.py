@@ -35,6 +35,15 @@ def test_what_may_wait_waits_from_the_last_write_on() -> None:
     assert pace.due(CHAT, timedelta(minutes=5), NOW) == NOW + timedelta(minutes=5)
 
 
+def test_a_clock_that_went_back_makes_nobody_wait_for_it() -> None:
+    pace = Pace()
+    for _ in range(BURST):
+        pace.written(CHAT, NOW)
+    before = NOW - timedelta(days=1)
+
+    assert pace.due(CHAT, timedelta(minutes=5), before) <= before
+
+
 @given(st.lists(st.floats(0, 30), min_size=1, max_size=400))
 def test_an_hour_has_a_bound_whatever_happens(gaps: list[float]) -> None:
     pace, now, written = Pace(), NOW, 0
