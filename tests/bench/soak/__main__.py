@@ -59,7 +59,7 @@ def main() -> None:
         soaked = asyncio.run(soak(model, layout, arguments.minutes * 60 / len(layouts)))
         console.print(f"[dim]{dict(sorted(soaked.traffic.answers.items()))}")
         found += figures_of(soaked)
-    figures.write(RESULT, found)
+        figures.write(RESULT, found)
     console.print(report.table("The runtime under mixed traffic", found))
     raise SystemExit(any(figure.met is False for figure in found))
 
