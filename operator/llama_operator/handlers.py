@@ -20,6 +20,7 @@ SERVER_SECONDS = 300
 CLIENT_SECONDS = 310
 CONNECT_SECONDS = 10
 REQUEST_SECONDS = 30
+IDLE_SECONDS = 0.5
 
 
 class Backoffs:
@@ -50,6 +51,8 @@ def build_settings() -> kopf.OperatorSettings:
     settings.networking.request_timeout = REQUEST_SECONDS
     settings.networking.connect_timeout = CONNECT_SECONDS
     settings.networking.error_backoffs = Backoffs()
+    # A worker keeps the last event of its object, as it came, until it has been idle for so long.
+    settings.queueing.idle_timeout = IDLE_SECONDS
     settings.watching.server_timeout = SERVER_SECONDS
     settings.watching.client_timeout = CLIENT_SECONDS
     settings.watching.connect_timeout = CONNECT_SECONDS
