@@ -86,7 +86,7 @@ async def test_a_requested_restart_drains_and_tells_what_it_was_for(
     run: Run, file: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     endpoints_gone, gate = asyncio.Event(), asyncio.Event()
-    monkeypatch.setattr(Process, "_let_endpoints_go", lambda self: endpoints_gone.wait())
+    monkeypatch.setattr(Process, "_let_endpoints_go", lambda *_: endpoints_gone.wait())
     engine = FakeEngine(text_script("Hello", gate=gate, gate_after=2))
     running = await run(engine, request_file=file)
     await running.in_state("Serving")
@@ -154,7 +154,7 @@ async def test_a_restart_is_not_begun_by_a_process_that_stops(
     run: Run, file: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     endpoints_gone = asyncio.Event()
-    monkeypatch.setattr(Process, "_let_endpoints_go", lambda self: endpoints_gone.wait())
+    monkeypatch.setattr(Process, "_let_endpoints_go", lambda *_: endpoints_gone.wait())
     running = await run(FakeEngine(), request_file=file)
     await running.in_state("Serving")
     running.terminate()
