@@ -9,14 +9,14 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
-from dataclasses import dataclass, field
 
+from llama_runtime.engine.terminals import GROUP, Rule, terminals_of
 from llama_runtime.generation import InvalidGeneration
 
 MAX_GRAMMAR_BYTES = 128 * 1024
 MAX_DEPTH = 128
 MAX_RULES = 10_000
-MAX_RECURSIVE_RULES = 1000
+MAX_SYNTAX_RULES = 1000
 MAX_NESTING = 1000
 MAX_REPETITION = 2000  # llama.cpp's own limit (src/llama-grammar.cpp)
 
@@ -36,22 +36,11 @@ _COUNT = re.compile(r"\{\s*(\d{1,9})\s*(?:(,)\s*(\d{1,9})?\s*)?\}")
 _ESCAPES = {"n": "\n", "r": "\r", "t": "\t"}
 
 
-@dataclass
-class _Rule:
-    """``body`` has the names of rules as =name, so that they can get others."""
-
-    body: list[str] = field(default_factory=list)
-
-    @property
-    def references(self) -> set[str]:
-        return {part[1:] for part in self.body if part.startswith("=")}
-
-
 def lark_of(grammar: str) -> str:
     """The same grammar for llguidance; raises InvalidGeneration.
 
-    Rules that don't refer to themselves, not even through others, become terminals, which
-    are matched as regular expressions. They take the longest match.
+    Some rules become terminals (engine/terminals.py), which are matched as regular
+    expressions. They take the longest match.
     """
     if len(grammar.encode("utf-8", "replace")) > MAX_GRAMMAR_BYTES:
         raise _refused(f"it exceeds {MAX_GRAMMAR_BYTES} bytes")
@@ -59,9 +48,12 @@ def lark_of(grammar: str) -> str:
     if "root" not in rules:
         raise _refused("it has no rule named root")
     used = _reachable(rules)
-    terminals = _terminals({name: rules[name] for name in used})
-    if len(used) - len(terminals) > MAX_RECURSIVE_RULES:
-        raise _refused(f"more than {MAX_RECURSIVE_RULES} rules are recursive")
+    try:
+        terminals = terminals_of({name: rules[name] for name in used}, MAX_NESTING)
+    except RecursionError:
+        raise _refused(f"its rules are nested more than {MAX_NESTING} deep") from None
+    if len(used) - len(terminals) > MAX_SYNTAX_RULES:
+        raise _refused(f"more than {MAX_SYNTAX_RULES} rules are not plain text")
     names = {
         name: f"{'T' if name in terminals else 'r'}{number}" for number, name in enumerate(used)
     }
@@ -73,11 +65,11 @@ def _refused(why: str) -> InvalidGeneration:
     return InvalidGeneration(f"The grammar can't be used, {why}: correct it or make it smaller.")
 
 
-def _rendered(rule: _Rule, names: dict[str, str]) -> str:
+def _rendered(rule: Rule, names: dict[str, str]) -> str:
     return " ".join(names[part[1:]] if part.startswith("=") else part for part in rule.body)
 
 
-def _reachable(rules: dict[str, _Rule]) -> list[str]:
+def _reachable(rules: dict[str, Rule]) -> list[str]:
     found, waiting = {"root": None}, ["root"]
     while waiting:
         for name in sorted(rules[waiting.pop()].references):
@@ -89,36 +81,15 @@ def _reachable(rules: dict[str, _Rule]) -> list[str]:
     return list(found)
 
 
-def _terminals(rules: dict[str, _Rule]) -> set[str]:
-    """Rules that lead to no recursive one."""
-    users: dict[str, list[str]] = {name: [] for name in rules}
-    missing = {name: len(rule.references) for name, rule in rules.items()}
-    for name, rule in rules.items():
-        for reference in rule.references:
-            users[reference].append(name)
-    levels = {name: 1 for name, count in missing.items() if not count}
-    ready = list(levels)
-    while ready:
-        name = ready.pop()
-        if levels[name] > MAX_NESTING:
-            raise _refused(f"its rules are nested more than {MAX_NESTING} deep")
-        for user in users[name]:
-            missing[user] -= 1
-            levels[user] = max(levels.get(user, 0), levels[name] + 1)
-            if not missing[user]:
-                ready.append(user)
-    return {name for name, count in missing.items() if not count}
-
-
 class _Parser:
     """Groups, and what is repeated more than once, become rules of their own."""
 
     def __init__(self, text: str) -> None:
         self._tokens = list(_tokens(text))
         self._next = 0
-        self._rules: dict[str, _Rule] = {}
+        self._rules: dict[str, Rule] = {}
 
-    def rules(self) -> dict[str, _Rule]:
+    def rules(self) -> dict[str, Rule]:
         while self._peek(lines=True) != ("end", ""):
             name = self._take("name", lines=True)
             self._take("define")
@@ -128,15 +99,15 @@ class _Parser:
             self._add(name, rule)
         return self._rules
 
-    def _add(self, name: str, rule: _Rule) -> None:
+    def _add(self, name: str, rule: Rule) -> None:
         self._rules[name] = rule
         if len(self._rules) > MAX_RULES:
             raise _refused(f"it has more than {MAX_RULES} rules and groups")
 
-    def _choice(self, depth: int) -> _Rule:
+    def _choice(self, depth: int) -> Rule:
         if depth > MAX_DEPTH:
             raise _refused(f"its groups are nested more than {MAX_DEPTH} deep")
-        rule = _Rule()
+        rule = Rule()
         self._sequence(rule, depth)
         while self._peek(lines=depth > 0) == ("sign", "|"):
             self._next += 1
@@ -144,7 +115,7 @@ class _Parser:
             self._sequence(rule, depth)
         return rule
 
-    def _sequence(self, rule: _Rule, depth: int) -> None:
+    def _sequence(self, rule: Rule, depth: int) -> None:
         """It may begin on another line; inside of groups it may go on there, too."""
         start, line_end = len(rule.body), self._next
         kind, text = self._peek(lines=True)
@@ -178,12 +149,12 @@ class _Parser:
         self._next += 1
         return self._own_rule(group)
 
-    def _own_rule(self, rule: _Rule) -> str:
-        name = f"({len(self._rules)}"
+    def _own_rule(self, rule: Rule) -> str:
+        name = f"{GROUP}{len(self._rules)}"
         self._add(name, rule)
         return "=" + name
 
-    def _repeated(self, rule: _Rule, item: str, *, lines: bool) -> None:
+    def _repeated(self, rule: Rule, item: str, *, lines: bool) -> None:
         while True:
             kind, text = self._peek(lines=lines)
             rule.body.append(item)
@@ -196,7 +167,7 @@ class _Parser:
             rule.body.append(count)
             if self._peek(lines=lines)[0] != "repeat":
                 return
-            inner = _Rule(rule.body[-2:])
+            inner = Rule(rule.body[-2:])
             del rule.body[-2:]
             item = self._own_rule(inner)
 

@@ -84,7 +84,7 @@ def test_comments_lines_and_empty_alternatives() -> None:
         (
             "\n".join(f'a{i} ::= "x" a{i + 1} root?' for i in range(1500))
             + '\nroot ::= a0\na1500 ::= "a"',
-            "rules are recursive",
+            "are not plain text",
         ),
         ("root ::= " + '("a")' * 11_000, "rules and groups"),
     ],

@@ -102,6 +102,17 @@ def test_what_a_schema_allows_is_allowed(
     assert follows(grammars.start(grammar), vocabulary, text), text
 
 
+@pytest.mark.parametrize("text", ['{"b":"","c":{}}', '{"a":"","c":{}}', '{"a":"","b":""}', "{}"])
+def test_a_member_that_is_left_out_takes_no_other_with_it(
+    grammars: Grammars, vocabulary: ModelVocabulary, text: str
+) -> None:
+    """The comma before the one could be read as that of the other."""
+    fields: dict[str, Any] = {"a": {"type": "string"}, "b": {"type": "string"}, "c": {}}
+    rules = Rules()
+    root = add_schema(rules, {"type": "object", "properties": fields}, strict=False)
+    assert follows(grammars.start(rules.render(root)), vocabulary, text)
+
+
 def test_a_known_grammar_does_not_wait_for_another_one(
     grammars: Grammars, monkeypatch: pytest.MonkeyPatch
 ) -> None:
