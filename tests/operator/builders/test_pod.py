@@ -147,7 +147,7 @@ def test_every_setting_is_a_flag() -> None:
         "--kv-keep-directory=/var/cache/llama-runtime",
         "--request-file=/etc/llama-runtime/pod/request",
         "--drain-timeout=90",
-        "--drain-delay=5",
+        "--drain-delay=10",
         "--host=0.0.0.0",
         "--port=8080",
         "--management-port=8081",
@@ -198,7 +198,7 @@ def test_the_api_keys_are_mounted_and_not_read() -> None:
 
 
 def test_the_pod_has_the_time_to_drain() -> None:
-    assert pod_of(rollout={"drainTimeout": "2m"})["spec"]["terminationGracePeriodSeconds"] == 155
+    assert pod_of(rollout={"drainTimeout": "2m"})["spec"]["terminationGracePeriodSeconds"] == 160
 
 
 def test_the_rest_is_passed_through_as_it_is() -> None:
