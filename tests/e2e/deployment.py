@@ -105,7 +105,22 @@ class Deployment:
         except BaseException:
             print(json.dumps(self.read().get("status"), indent=1))
             raise
+        if replicas:
+            self.wait_reachable()
         return found
+
+    def wait_reachable(self) -> None:
+        """Wait until the Service answers: this node's proxy hears of a Ready pod later."""
+        url = f"{self.base_url()}/models"
+
+        def answered() -> bool:
+            try:
+                httpx.get(url, timeout=60)
+            except httpx.TransportError:
+                return False
+            return True
+
+        until(f"the Service of {self.name} answers", answered)
 
     def base_url(self) -> str:
         """The Service's cluster address, through kube-proxy."""

@@ -40,6 +40,7 @@ def test_a_running_stream_survives_the_deletion_of_its_pod(chat: Deployment) -> 
         "the pod is replaced",
         lambda: [p for p in chat.ready_pods() if p["metadata"]["uid"] != pod["metadata"]["uid"]],
     )
+    chat.wait_reachable()
     chat.ask("Write one sentence about the sea.")
 
 
