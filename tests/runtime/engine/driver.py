@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 import asyncio
+import random
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, Protocol
+
+import pytest
 
 from llama_runtime.engine.context import Context
 from llama_runtime.engine.grammar import Grammars
@@ -18,6 +21,13 @@ from llama_runtime.generation import EngineFailed, Finished, Generation, Samplin
 from llama_runtime.settings import Settings
 
 GREEDY = Sampling(temperature=0)
+
+both_layouts = pytest.mark.parametrize("layout", ["Partitioned", "Unified"])
+
+
+def prompt(seed: int, length: int) -> list[int]:
+    """Tokens of the tiny model, the same for a seed."""
+    return random.Random(seed).choices(range(63), k=length)
 
 
 def tiny_settings(path: Path, **changes: Any) -> Settings:
@@ -127,3 +137,9 @@ class Driver:
 
     def _cancelled(self) -> None:
         self.scheduler.cancellations_pending = True
+
+
+class Drive(Protocol):
+    """What the fixture `drive` gives."""
+
+    def __call__(self, context_class: type[Context] = Context, **settings: Any) -> Driver: ...

@@ -4,9 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import random
-from collections.abc import Iterator
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any
 
 import pytest
 
@@ -21,32 +20,8 @@ from llama_runtime.generation import (
     Token,
 )
 from tests.runtime.conftest import EngineFactory
-from tests.runtime.engine.driver import Driver, tiny_settings
+from tests.runtime.engine.driver import Drive, Driver, both_layouts, prompt
 from tests.runtime.engine.generating import GREEDY, answer
-
-
-class Drive(Protocol):
-    def __call__(self, context_class: type[Context] = Context, **settings: Any) -> Driver: ...
-
-
-@pytest.fixture
-def drive(tiny_model_path: Path) -> Iterator[Drive]:
-    drivers: list[Driver] = []
-
-    def make(context_class: type[Context] = Context, **settings: Any) -> Driver:
-        drivers.append(Driver(tiny_settings(tiny_model_path, **settings), context_class))
-        return drivers[-1]
-
-    yield make
-    for driver in drivers:
-        driver.close()
-
-
-both_layouts = pytest.mark.parametrize("layout", ["Partitioned", "Unified"])
-
-
-def prompt(seed: int, length: int) -> list[int]:
-    return random.Random(seed).choices(range(63), k=length)
 
 
 class Recording(Context):

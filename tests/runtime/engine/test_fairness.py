@@ -9,9 +9,7 @@ from llama_runtime.engine.context import Context
 from llama_runtime.engine.fairness import Ledger, evens_out, may_wait, over_share
 from llama_runtime.engine.step_plan import plan_step
 from llama_runtime.generation import Client, Finished
-from tests.runtime.engine.test_scheduler import Drive, both_layouts, drive, prompt
-
-__all__ = ["drive"]
+from tests.runtime.engine.driver import Drive, both_layouts, prompt
 
 FLOOD, POLITE, OTHER = ("flood", ""), ("polite", ""), ("other", "")
 

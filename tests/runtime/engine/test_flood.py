@@ -10,10 +10,7 @@ from llama_runtime.engine import fairness
 from llama_runtime.engine.stream import Request
 from llama_runtime.generation import Client
 from tests.bench.figures import percentile
-from tests.runtime.engine.driver import Driver
-from tests.runtime.engine.test_scheduler import Drive, drive, prompt
-
-__all__ = ["drive"]
+from tests.runtime.engine.driver import Drive, Driver, prompt
 
 # SmolLM2-135M in Q4_0 on two CPUs, in seconds: a step, a prompt token, a generated token.
 STEP, PROMPT_TOKEN, GENERATED_TOKEN = 0.005, 1 / 800, 1 / 220

@@ -10,10 +10,7 @@ from llama_runtime.engine.batch import Row
 from llama_runtime.engine.context import Context, State
 from llama_runtime.engine.neighbours import groups
 from llama_runtime.generation import Finished
-from tests.runtime.engine.driver import Driver
-from tests.runtime.engine.test_scheduler import Drive, drive, prompt
-
-__all__ = ["drive"]
+from tests.runtime.engine.driver import Drive, Driver, prompt
 
 
 def running_groups(driver: Driver) -> int:

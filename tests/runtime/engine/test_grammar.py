@@ -3,11 +3,8 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Iterator
-from pathlib import Path
 from typing import Any
 
-import llama_cpp
 import numpy as np
 import pytest
 from hypothesis import given
@@ -17,7 +14,6 @@ from hypothesis import strategies as st
 from llama_runtime.api.gbnf import Grammar as Rules
 from llama_runtime.api.json_schema import add_schema
 from llama_runtime.engine import grammar as grammar_module
-from llama_runtime.engine.backend import load_backends
 from llama_runtime.engine.gbnf import lark_of
 from llama_runtime.engine.grammar import Grammar, Grammars
 from llama_runtime.engine.vocabulary import ModelVocabulary
@@ -26,16 +22,6 @@ from tests.runtime.api.gbnf_texts import text_of
 from tests.runtime.api.test_json_schema import compounds, leaves
 
 STEPS = 40
-
-
-@pytest.fixture(scope="module")
-def vocabulary(libllama: Path, model_path: Path) -> Iterator[ModelVocabulary]:
-    load_backends()
-    parameters = llama_cpp.llama_model_default_params()
-    parameters.vocab_only = True
-    model = llama_cpp.llama_model_load_from_file(str(model_path).encode(), parameters)
-    yield ModelVocabulary(model)
-    llama_cpp.llama_model_free(model)
 
 
 @pytest.fixture(scope="module")

@@ -12,11 +12,8 @@ from llama_runtime.engine import context
 from llama_runtime.engine.host_cache import HostCache
 from llama_runtime.engine.stream import Request
 from llama_runtime.generation import Finished, ModelUnusable
-from tests.runtime.engine.driver import Driver
+from tests.runtime.engine.driver import Drive, Driver, both_layouts, prompt
 from tests.runtime.engine.test_prefix_cache import cached_tokens
-from tests.runtime.engine.test_scheduler import Drive, both_layouts, drive, prompt
-
-__all__ = ["drive"]
 
 MUCH = 1 << 24
 

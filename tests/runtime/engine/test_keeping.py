@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import random
-from collections.abc import Iterator
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any
 
 import pytest
 
@@ -14,33 +12,18 @@ from llama_runtime.engine.context import Context
 from llama_runtime.engine.keeping import keep, restore
 from llama_runtime.engine.kept_file import FILE_NAME
 from tests.runtime.conftest import EngineFactory
-from tests.runtime.engine.driver import Driver, tiny_settings
+from tests.runtime.engine.driver import Drive, Driver, both_layouts, prompt
 from tests.runtime.engine.generating import answer, tokens_of
 
 
-class Drive(Protocol):
-    def __call__(self, context_class: type[Context] = Context, **settings: Any) -> Driver: ...
-
-
 @pytest.fixture
-def drive(tiny_model_path: Path, tmp_path: Path) -> Iterator[Drive]:
-    drivers: list[Driver] = []
+def drive(drive: Drive, tmp_path: Path) -> Drive:
+    """Its drivers keep what they have in one folder."""
 
     def make(context_class: type[Context] = Context, **settings: Any) -> Driver:
-        settings = {"kv_keep_directory": tmp_path / "kept", **settings}
-        drivers.append(Driver(tiny_settings(tiny_model_path, **settings), context_class))
-        return drivers[-1]
+        return drive(context_class, **{"kv_keep_directory": tmp_path / "kept", **settings})
 
-    yield make
-    for driver in drivers:
-        driver.close()
-
-
-both_layouts = pytest.mark.parametrize("layout", ["Partitioned", "Unified"])
-
-
-def prompt(seed: int, length: int) -> list[int]:
-    return random.Random(seed).choices(range(63), k=length)
+    return make
 
 
 def with_traffic(drive: Drive, **settings: Any) -> Driver:

@@ -7,10 +7,7 @@ from hypothesis import strategies as st
 
 from llama_runtime.engine.prefix_cache import PrefixCache, common_prefix
 from llama_runtime.generation import Finished
-from tests.runtime.engine.driver import Driver
-from tests.runtime.engine.test_scheduler import Drive, both_layouts, drive, prompt
-
-__all__ = ["drive"]
+from tests.runtime.engine.driver import Drive, Driver, both_layouts, prompt
 
 tokens = st.lists(st.integers(0, 2), max_size=200)
 

@@ -2,9 +2,7 @@ from __future__ import annotations
 
 import itertools
 import random
-from collections.abc import Iterator
-from pathlib import Path
-from typing import Any, Protocol
+from typing import Any
 
 import llama_cpp
 import pytest
@@ -14,31 +12,7 @@ from hypothesis import strategies as st
 from llama_runtime.engine.context import Context, leaves_state_untouched
 from llama_runtime.engine.stream import Request
 from llama_runtime.generation import EngineFailed, Finished, Sampling
-from tests.runtime.engine.driver import Driver, tiny_settings
-
-
-class Drive(Protocol):
-    def __call__(self, context_class: type[Context] = Context, **settings: Any) -> Driver: ...
-
-
-@pytest.fixture
-def drive(tiny_model_path: Path) -> Iterator[Drive]:
-    drivers: list[Driver] = []
-
-    def make(context_class: type[Context] = Context, **settings: Any) -> Driver:
-        drivers.append(Driver(tiny_settings(tiny_model_path, **settings), context_class))
-        return drivers[-1]
-
-    yield make
-    for driver in drivers:
-        driver.close()
-
-
-def prompt(seed: int, length: int) -> list[int]:
-    return random.Random(seed).choices(range(63), k=length)
-
-
-both_layouts = pytest.mark.parametrize("layout", ["Partitioned", "Unified"])
+from tests.runtime.engine.driver import Drive, both_layouts, prompt
 
 
 @both_layouts

@@ -2,29 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from pathlib import Path
-
-import llama_cpp
-import pytest
 from hypothesis import given
 from hypothesis import settings as hypothesis_settings
 from hypothesis import strategies as st
 
-from llama_runtime.engine.backend import load_backends
 from llama_runtime.engine.vocabulary import ModelVocabulary
 
 PIECES = ["<|im_start|>", "<|im_end|>", "<|endoftext|>", "<|im_", " ", "\n", "user", "a<", "日"]
-
-
-@pytest.fixture(scope="module")
-def vocabulary(libllama: Path, model_path: Path) -> Iterator[ModelVocabulary]:
-    load_backends()
-    parameters = llama_cpp.llama_model_default_params()
-    parameters.vocab_only = True
-    model = llama_cpp.llama_model_load_from_file(str(model_path).encode(), parameters)
-    yield ModelVocabulary(model)
-    llama_cpp.llama_model_free(model)
 
 
 @hypothesis_settings(max_examples=60)
