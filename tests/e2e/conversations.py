@@ -29,17 +29,21 @@ class Tally:
 
 
 @contextmanager
-def conversations(deployment: Deployment, count: int = 8) -> Iterator[Tally]:
+def conversations(deployment: Deployment, count: int = 8, *, retries: int = 0) -> Iterator[Tally]:
     """So many clients ask one streamed question after the other, each on a new connection.
 
-    They stop at the end of the block, after the answers that they have begun.
+    ``retries`` are the client's own, of requests that were refused; a stream that broke off is
+    never asked for again. They stop at the end of the block, after the answers that they have
+    begun.
     """
     tally, stop = Tally(), threading.Event()
 
     def converse(subject: str) -> None:
         while not stop.is_set():
             try:
-                deployment.ask(f"Write a story about the {subject}.", max_tokens=24)
+                deployment.ask(
+                    f"Write a story about the {subject}.", max_tokens=24, retries=retries
+                )
             except BaseException as error:  # A stream that broke off fails an assertion.
                 tally.note(f"{type(error).__name__}: {error}")
             else:

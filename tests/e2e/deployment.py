@@ -127,13 +127,15 @@ class Deployment:
         service = self.cluster.get("service", self.name, "-n", self.namespace)
         return f"http://{service['spec']['clusterIP']}/v1"
 
-    def client(self) -> openai.OpenAI:
-        return openai.OpenAI(base_url=self.base_url(), api_key="unused", max_retries=0, timeout=300)
+    def client(self, retries: int = 0) -> openai.OpenAI:
+        return openai.OpenAI(
+            base_url=self.base_url(), api_key="unused", max_retries=retries, timeout=300
+        )
 
-    def ask(self, question: str, **options: Any) -> str:
+    def ask(self, question: str, *, retries: int = 0, **options: Any) -> str:
         """One streamed greedy answer; fails unless the stream ends as it should."""
         parameters: dict[str, Any] = {"max_tokens": 32, "temperature": 0} | options
-        stream = self.client().chat.completions.create(
+        stream = self.client(retries).chat.completions.create(
             model=self.name,
             messages=[{"role": "user", "content": question}],
             stream=True,

@@ -49,12 +49,13 @@ def restart_by_hand(chat: Deployment, value: str) -> None:
     wait_for_run(chat, f"every pod was restarted: {value}", value)
 
 
-def schedule_soon(chat: Deployment, **spec: Any) -> None:
+def schedule_soon(chat: Deployment, restart: dict[str, Any] | None = None, **spec: Any) -> None:
     """Give it a window that opens within two minutes, and that was seen before it does."""
     while True:
         opening = datetime.now(UTC).replace(second=0, microsecond=0) + timedelta(minutes=2)
         schedule = f"{opening.minute} {opening.hour} * * *"
-        chat.apply(restart={"schedule": schedule, "minUptime": "0s"}, **spec)
+        soon = {"schedule": schedule, "minUptime": "0s"} | (restart or {})
+        chat.apply(restart=soon, **spec)
 
         def seen(schedule: str = schedule) -> Any:
             found = restart_status(chat)
