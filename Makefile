@@ -10,7 +10,8 @@ export CMAKE_ARGS := -DLLAMA_BUILD=OFF
 export PYTHONPATH := .:operator:runtime:tools
 
 PYTHON := .venv/bin/python
-STATE := build/cluster
+# Processes that share the tests; one of them has the cluster.
+WORKERS ?= 2
 TESTCLUSTER = $$(tests/cluster/build --quiet)
 PYTEST = LLAMA_CPP_LIB_PATH="$$($(PYTHON) tools/images.py libllama --quiet)" \
 	LLAMA_TEST_MODEL="$$($(PYTHON) tools/model.py --quiet)" $(PYTHON) -m pytest
@@ -25,7 +26,7 @@ demo: .venv/locked ## A real cluster, the operator, one LlamaDeployment, an answ
 
 .PHONY: test
 test: lint native cluster-test ## Lint, types, unit, integration, end to end: what CI runs
-	@$(PYTEST) -m "not long"
+	@$(PYTEST) -m "not long" --numprocesses $(WORKERS) --dist loadgroup
 
 .PHONY: test-long
 test-long: native ## The tests that take ten minutes or more each

@@ -27,8 +27,13 @@ _WORTH_A_COPY = 1 / 64
 
 _SAME_TAIL = 16
 
-_WORTH_THE_HOST = 32
+_WORTH_THE_HOST = 16
 """Tokens: fewer are computed as fast as they are copied."""
+
+_CELLS_MOVED_FOR_A_TOKEN = 32
+"""A copy through the host moves the whole sequence; it may move so many cells for each token that
+need not be computed. On a CPU, which alone copies in this way, a token takes the time of hundreds.
+"""
 
 logger = logging.getLogger(__name__)
 
@@ -146,7 +151,7 @@ class KVCache:
         # At least one token must be computed: its logits choose the next one.
         kept = min(kept, len(prompt) - 1)
         source, shared = _longest_running_match(prompt, running)
-        if source is not None and shared > kept and self._can_share(shared):
+        if source is not None and shared > kept and self._can_share(shared, source.length):
             return self._take_id(ids), 0, source, shared
         from_host = self._bring_back(prompt, kept, ids)
         if from_host is not None:
@@ -161,13 +166,35 @@ class KVCache:
             self.cut(cached.id, kept)
             self._count_hit(kept)
             return cached.id, kept, None, 0
-        if not self._can_share(kept):
+        can_share = self._can_share(kept, len(cached.tokens))
+        inherited = self._inherit(prompt, kept if can_share else 1)
+        if inherited is not None:
+            return *inherited, None, 0
+        if not can_share:
             return self._take_id(ids), 0, None, 0
         target = self._take_id(ids, but=cached.id)
         self.copy(cached.id, target, kept)
         self.cached.touch(cached.id)
         self._count_hit(kept)
         return target, kept, None, 0
+
+    def _inherit(self, prompt: Int32Array, least: int) -> tuple[int, int] | None:
+        """(id, tokens in it) of the sequence that has to go, when ``least`` of them fit.
+
+        What begins alike, such as a chat template's system prompt, is not computed again.
+        """
+        victim = self.cached.least_recently_used()
+        if self.free or self.context.unified or victim is None:
+            return None
+        kept = min(common_prefix(victim.tokens, prompt), len(prompt) - 1)
+        if kept < least or not self._is_usable(victim.id, kept, len(victim.tokens)):
+            return None
+        self.cached.remove(victim.id)
+        self._save_to_host(victim)
+        self.cut(victim.id, kept)
+        self.evictions += 1
+        self._count_hit(kept)
+        return victim.id, kept
 
     def _bring_back(
         self, prompt: Int32Array, kept: int, running: Sequence[int]
@@ -196,7 +223,8 @@ class KVCache:
 
     def share(self, source: RunningSequence, target: int, keep: int) -> int:
         """Give a running sequence's first ``keep`` tokens to another one; how many it took."""
-        if not (self._can_share(keep) and self._is_usable(source.id, keep, source.computed)):
+        computed = source.computed
+        if not (self._can_share(keep, computed) and self._is_usable(source.id, keep, computed)):
             return 0
         self.copy(source.id, target, keep)
         self._count_hit(keep)
@@ -224,7 +252,8 @@ class KVCache:
             pass
 
     def copy(self, source: int, target: int, keep: int) -> None:
-        if self._is_copied_through_host(source) and self._put(target, self._content(source)):
+        through_host = self._is_copied_through_host(self.account.length(source))
+        if through_host and self._put(target, self._content(source)):
             self.cut(target, keep)
         else:
             self.context.copy(source, target, keep)
@@ -267,15 +296,15 @@ class KVCache:
         last_use[running], last_use[other] = last_use[other], last_use[running]
         return self._put(other, kept)
 
-    def _is_copied_through_host(self, sequence: int) -> bool:
-        """Whether that is less to move than the whole stream, which llama.cpp would copy.
+    def _is_copied_through_host(self, length: int) -> bool:
+        """Whether so many cells are less to move than the whole stream, as llama.cpp would.
 
         Of a sliding window's cache only the last window would come over, and from a GPU the
         host is far away.
         """
         if self._sliding_window or self._is_on_gpu or not self.can_exchange:
             return False
-        return 2 * self.account.length(sequence) < self.context.cells_per_sequence
+        return 2 * length < self.context.cells_per_sequence
 
     def _content(self, sequence: int) -> tuple[int, State | None]:
         length = self.account.length(sequence)
@@ -331,10 +360,15 @@ class KVCache:
             return kept == length
         return length - kept <= max(_SAME_TAIL, length // _SAME_TAIL)
 
-    def _can_share(self, keep: int) -> bool:
+    def _can_share(self, keep: int, length: int) -> bool:
+        """Whether ``keep`` of a sequence's ``length`` tokens are copied faster than computed."""
         if keep <= 0 or self._is_recurrent:
             return False
-        return self.context.unified or keep >= self.context.cells_per_sequence * _WORTH_A_COPY
+        if self.context.unified:
+            return True
+        if self._is_copied_through_host(length):
+            return keep >= max(_WORTH_THE_HOST, length // _CELLS_MOVED_FOR_A_TOKEN)
+        return keep >= self.context.cells_per_sequence * _WORTH_A_COPY
 
     def _is_usable(self, sequence: int, keep: int, length: int) -> bool:
         if keep <= 0 or (self._is_recurrent and keep < length):
