@@ -114,10 +114,12 @@ class _Converter:
             if union in constraints:
                 return self._union(constraints, union, name)
         if "const" in constraints:
-            return json_literal(constraints["const"])
+            return self._constant(constraints["const"], name)
         if "enum" in constraints:
             values = _listed(constraints["enum"], "enum")
-            return alternatives(json_literal(value) for value in values)
+            return alternatives(
+                self._constant(value, f"{name}-{i}") for i, value in enumerate(values)
+            )
         return self._typed(constraints, name)
 
     def _refuse_unexpressed(self, schema: Schema) -> None:
@@ -191,6 +193,23 @@ class _Converter:
             options = [{"allOf": [beside, option]} for option in options]
         bodies = (self.rule(option, f"{name}-{i}") for i, option in enumerate(options))
         return alternatives(bodies)
+
+    def _constant(self, value: Any, name: str) -> str:
+        """An object or a list has the same pieces as one that is described.
+
+        As one text it would begin as any other object does, and the longest match would take
+        it for that text until it is too late.
+        """
+        if isinstance(value, dict):
+            members = {key: {"const": member} for key, member in value.items()}
+            return self._object(
+                {"properties": members, "required": [*members], "additionalProperties": False}, name
+            )
+        if isinstance(value, list):
+            return self._array(
+                {"prefixItems": [{"const": item} for item in value], "items": False}, name
+            )
+        return json_literal(value)
 
     def _typed(self, schema: Schema, name: str) -> str:
         match schema.get("type", _implied_type(schema)):

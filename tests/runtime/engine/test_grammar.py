@@ -88,6 +88,28 @@ def test_what_a_schema_allows_is_allowed(
     assert follows(grammars.start(grammar), vocabulary, text), text
 
 
+@pytest.mark.parametrize(
+    ("constant", "text"),
+    [
+        ({"key": [""]}, '{"":true}'),
+        ({"key": [""]}, '{"key": [""]}'),
+        ([1, {"a": {}}], "[[2]]"),
+        ([1, {"a": {}}], '[1, {"a": {}}]'),
+        ({}, '{"a": 1}'),
+        ([], "[1]"),
+    ],
+)
+def test_a_constant_leaves_room_for_what_begins_like_it(
+    grammars: Grammars, vocabulary: ModelVocabulary, constant: Any, text: str
+) -> None:
+    """Found by the property above: the longest match took `{"` for the constant's beginning."""
+    for keyword, value in (("const", constant), ("enum", [constant])):
+        rules = Rules()
+        free: dict[str, Any] = {"type": ["object", "array"]}
+        root = add_schema(rules, {"anyOf": [free, {keyword: value}]}, strict=False)
+        assert follows(grammars.start(rules.render(root)), vocabulary, text)
+
+
 @pytest.mark.parametrize("text", ['{"b":"","c":{}}', '{"a":"","c":{}}', '{"a":"","b":""}', "{}"])
 def test_a_member_that_is_left_out_takes_no_other_with_it(
     grammars: Grammars, vocabulary: ModelVocabulary, text: str
