@@ -161,6 +161,36 @@ def test_another_conversation_with_the_same_beginning_keeps_the_first(
     assert driver.scheduler.kv.evictions == 0
 
 
+@both_layouts
+def test_a_chat_templates_beginning_is_computed_once(drive: Drive, layout: str) -> None:
+    """Too short to copy a whole stream for; with free sequences and with none."""
+    driver = drive(kv_layout=layout, kv_context_per_sequence=2048)
+    questions = [[*prompt(1, 20), seed, *prompt(seed, 40)] for seed in range(10)]
+    requests = []
+    for question in questions:
+        requests.append(driver.submit(question, 5))
+        driver.run()
+        driver.check()
+    assert [cached_tokens(driver, request) for request in requests] == [0, *[20] * 9]
+    alone = drive(kv_layout=layout, kv_context_per_sequence=2048)
+    for request, question in zip(requests, questions, strict=True):
+        single = alone.submit(question, 5, cache_prompt=False)
+        alone.run()
+        assert driver.tokens(request) == alone.tokens(single)
+
+
+def test_who_has_to_go_leaves_what_the_next_prompt_begins_with(drive: Drive) -> None:
+    driver = drive()
+    for seed in range(4):
+        driver.submit([*prompt(1, 8), seed, *prompt(seed, 40)], 5)
+        driver.run()
+    request = driver.submit([*prompt(1, 8), 9, *prompt(9, 40)], 5)
+    driver.run()
+    assert cached_tokens(driver, request) == 8
+    assert driver.scheduler.kv.evictions == 1
+    driver.check()
+
+
 def test_a_private_request_takes_nothing_from_the_cache_and_leaves_nothing(
     drive: Drive,
 ) -> None:
