@@ -67,7 +67,7 @@ def build_images(steps: Steps) -> dict[str, Image]:
 def own_cluster(steps: Steps) -> tuple[Target, dict[str, Image], Path]:
     """Build and start the project's own cluster; returns its images and the model's folder."""
     with (
-        steps.step("Build the cluster's binary, the images and the model", "15 min once, then 5 s"),
+        steps.step("Build the cluster's binary, the images and the model", "17 min once, then 5 s"),
         ThreadPoolExecutor() as pool,
     ):
         binary = pool.submit(steps.run, [str(REPOSITORY / "tests/cluster/build"), "--quiet"])
