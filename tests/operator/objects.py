@@ -7,7 +7,7 @@ import json
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
-from llama_operator.api import API_VERSION, KIND, LlamaDeployment
+from llama_operator.api import API_VERSION, KIND, UNSEEN_STATUS, LlamaDeployment
 from llama_operator.builders import build_pod
 from llama_operator.names import Manifest
 from llama_operator.runtime_status import RuntimeStatus
@@ -21,7 +21,7 @@ def time_text(moment: datetime) -> str:
 
 
 def a_resource(*, name: str = "chat", generation: int = 1, **spec: Any) -> Manifest:
-    """A LlamaDeployment; keywords replace fields of the spec."""
+    """A LlamaDeployment that is new to the operator; keywords replace fields of the spec."""
     return {
         "apiVersion": API_VERSION,
         "kind": KIND,
@@ -37,6 +37,7 @@ def a_resource(*, name: str = "chat", generation: int = 1, **spec: Any) -> Manif
             "resources": {"cpu": "2", "memory": "8Gi", "gpus": 0},
             **copy.deepcopy(spec),
         },
+        "status": dict(UNSEEN_STATUS),
     }
 
 

@@ -88,9 +88,7 @@ def build_schema() -> Schema:
     properties["kind"] = {"type": "string", "description": f"{api.KIND}."}
     properties["metadata"] = {"type": "object"}
     schema["required"] = ["spec"]
-    # An object that the operator has not seen yet must not look finished: kstatus takes one
-    # without observedGeneration and conditions for Current.
-    properties["status"]["default"] = {"observedGeneration": -1}
+    properties["status"]["default"] = api.UNSEEN_STATUS
     for rule in all_rules():
         _attach(schema, rule)
     return schema

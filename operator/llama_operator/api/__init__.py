@@ -34,6 +34,7 @@ from llama_operator.api.spec import (
     Toleration,
 )
 from llama_operator.api.status import (
+    UNSEEN_STATUS,
     AvoidedNode,
     Condition,
     KvStatus,
@@ -55,6 +56,7 @@ __all__ = [
     "PLURAL",
     "SHORT_NAME",
     "SINGULAR",
+    "UNSEEN_STATUS",
     "VERSION",
     "AvoidedNode",
     "Cache",

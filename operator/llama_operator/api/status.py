@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Literal
+from typing import Annotated, Final, Literal
 
 from pydantic import ConfigDict, Field
 
 from llama_operator.api.base import Resource, Timestamp
+
+UNSEEN_STATUS: Final = {"observedGeneration": -1}
+"""What the API server makes of an object that has no status yet: the CRD's default. kstatus
+would take one without observedGeneration and conditions for Current."""
 
 
 class StatusPart(Resource):
@@ -333,3 +337,8 @@ class LlamaDeploymentStatus(StatusPart):
         ),
     ] = ()
     """One row for each pod."""
+
+    @property
+    def is_unseen(self) -> bool:
+        """Whether no operator has written a status of the resource yet: it is new."""
+        return self.observed_generation is None or self.observed_generation < 0

@@ -105,7 +105,7 @@ def _by_hand(
 ) -> tuple[RestartStatus, RestartRun | None]:
     """The run that the user asks for by a value of the annotation that is new."""
     value = situation.resource.metadata.annotations.get(RESTART_ANNOTATION)
-    if value is None or situation.previous.observed_generation is None:
+    if value is None or situation.previous.is_unseen:
         # Taken away, so that the same value is new the next time; or made with the resource.
         return memory.model_copy(update={"handled": value}), None
     if value == memory.handled:

@@ -42,11 +42,11 @@ class Deployment:
         self._api = api
         self._kubelet = Kubelet(api)
 
-    def create(self, **spec: Any) -> None:
+    def create(self, *, annotations: dict[str, str] | None = None, **spec: Any) -> None:
         manifest = {
             "apiVersion": API_VERSION,
             "kind": KIND,
-            "metadata": {"name": NAME},
+            "metadata": {"name": NAME, "annotations": annotations},
             "spec": {
                 "model": {"source": "pvc://models/m.gguf"},
                 "resources": {"gpus": 0},

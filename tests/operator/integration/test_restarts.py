@@ -148,6 +148,20 @@ def test_by_hand_and_held(scripted: Scripted, kubelet: RestartingKubelet, chat: 
     )
 
 
+def test_a_value_that_it_is_created_with_asks_for_nothing(
+    scripted: Scripted, kubelet: RestartingKubelet, chat: Deployment
+) -> None:
+    chat.create(annotations={BY_HAND: "from-git"}, replicas=2)
+    eventually(chat.settled)
+    assert chat.status["restart"] == {"handled": "from-git"}
+    eventually(lambda: older_than_a_second(chat))
+    kubelet.watch_from_now()
+
+    scripted.annotate(BY_HAND, "now")
+    eventually(completed(chat, "now"))
+    assert [kubelet.count(name) for name in ("chat-0", "chat-1")] == [1, 1]
+
+
 def older_than_a_second(chat: Deployment) -> bool:
     """A pod of the same second counts as made since the run began."""
     last = max(pod["metadata"]["creationTimestamp"] for pod in chat.pods())

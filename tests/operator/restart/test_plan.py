@@ -249,6 +249,7 @@ def test_by_hand_needs_no_schedule_and_is_no_reason_at_birth() -> None:
     world.bring_up()
     world.pass_by(600)
     assert world.restarted == {}
+    assert world.restart_status == {"handled": "from-git"}
 
     world.annotate(BY_HAND, "now")
     world.pass_by(600)
