@@ -9,6 +9,12 @@ from llama_operator.restart.gain import gained
 
 SUGGESTION = "Nothing was gained by it: think of restart.when Fragmented."
 
+CLOSED = "The window closed before every pod had its turn."
+LAPSED = (
+    "What was asked for by hand lapsed after restart.window, before every pod had its turn: "
+    "give the annotation a new value to ask again."
+)
+
 
 def tell_run(
     run: RestartRun, when: str, last_restarts: Mapping[str, LastRestart], waiting: str
@@ -21,7 +27,7 @@ def tell_run(
         parts += [f"Restarting {entry.name} ({entry.method})." for entry in busy]
         parts.append(waiting)
     elif run.state == "Closed":
-        parts.append("The window closed before every pod had its turn.")
+        parts.append(LAPSED if run.cause == "Hand" else CLOSED)
         parts.append(waiting)
     elif run.state == "Halted":
         parts.append("The run was halted: see the condition RestartHalted.")

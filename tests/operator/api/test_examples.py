@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 import yaml
 
-from llama_operator.api import LlamaDeployment
+from llama_operator.api import LlamaDeployment, Restart, Thresholds
 from tests.cluster_fixtures import REPOSITORY
 from tests.operator.api.conftest import ApiServer
 
@@ -31,6 +31,14 @@ def test_all_can_be_applied_together() -> None:
 
     assert len(EXAMPLES) >= 5
     assert len(set(names)) == len(names)
+
+
+def test_the_one_of_restarts_has_every_field() -> None:
+    document = yaml.safe_load((REPOSITORY / "examples/restarts.yaml").read_text())
+    restart = document["spec"]["restart"]
+
+    assert set(restart) == {field.alias for field in Restart.model_fields.values()}
+    assert set(restart["thresholds"]) == {field.alias for field in Thresholds.model_fields.values()}
 
 
 def test_the_smallest_has_five_lines() -> None:

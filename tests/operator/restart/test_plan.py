@@ -7,6 +7,8 @@ from typing import Any
 
 import pytest
 
+from llama_operator.api import LlamaDeploymentStatus
+from llama_operator.restart.telling import restart_events
 from tests.operator.objects import NOW, a_resource, time_text
 from tests.operator.restart.simulator import BY_HAND, HOLD, RestartWorld
 
@@ -255,6 +257,31 @@ def test_by_hand_needs_no_schedule_and_is_no_reason_at_birth() -> None:
     world.pass_by(600)
     assert list(world.restarted) == ["chat-0"]
     assert "nextTime" not in world.restart_status
+
+
+def test_by_hand_lapses_with_the_window_and_says_so() -> None:
+    world = a_world()
+    world.annotate(HOLD, "true")
+    world.annotate(BY_HAND, "now")
+    world.pass_by(7000)
+    assert world.run["state"] == "Running"
+    before = LlamaDeploymentStatus.model_validate(world.resource["status"])
+
+    world.pass_by(300)
+    assert world.run["state"] == "Closed"
+    message = world.restart_status["message"]
+    assert "lapsed after restart.window" in message
+    assert "Not reached: chat-0, chat-1, chat-2. Restarts are held by the annotation" in message
+    after = LlamaDeploymentStatus.model_validate(world.resource["status"])
+    assert [event.reason for event in restart_events(before, after)] == ["RestartSkipped"]
+
+    world.annotate(HOLD, None)
+    world.pass_by(600)
+    assert world.restarted == {}
+
+    world.annotate(BY_HAND, "again")
+    world.pass_by(1200)
+    assert sorted(world.restarted) == PODS
 
 
 def test_by_hand_respects_the_budget() -> None:
