@@ -10,6 +10,7 @@ from llama_runtime.engine import load_engine
 from llama_runtime.engine.model import load_model
 from llama_runtime.generation import ModelUnusable
 from tests.runtime.engine.driver import tiny_settings
+from tests.runtime.engine.tiny_model import write_split_model
 
 
 def refused(path: Path, **settings: Any) -> ModelUnusable:
@@ -65,3 +66,16 @@ def test_a_context_that_no_memory_holds_is_refused_before_it_is_tried(
     error = refused(tiny_model_path, kv_context_per_sequence=tokens)
     assert error.reason == "ContextTooLarge"
     assert "kv.contextPerSequence" in str(error)
+
+
+def test_a_model_in_several_files_is_named_by_the_first(tmp_path: Path) -> None:
+    first, second = write_split_model(tmp_path)
+    checksum = hashlib.sha256(first.read_bytes()).hexdigest()
+    model = load_model(tiny_settings(first, model_sha256=checksum), lambda progress: None)
+    assert model.layers == 1
+    model.close()
+
+    assert refused(second).reason == "ModelCorrupt"
+    second.unlink()
+    assert refused(first).reason == "ModelCorrupt"
+    assert second.name in str(refused(first))
