@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import argparse
 import json
+import shlex
 import shutil
 import subprocess
 import sys
@@ -24,6 +25,7 @@ import yaml
 from steps import Steps
 
 REPOSITORY = Path(__file__).resolve().parent.parent
+STATE = REPOSITORY / "build/cluster"
 SYSTEM, NAMESPACE, NAME, CLAIM = "llama-system", "llama-demo", "chat", "models"
 MODEL_FILE = "SmolLM2-135M-Instruct.Q4_0.gguf"
 QUESTION = "Write one sentence about the sea."
@@ -78,16 +80,21 @@ def own_cluster(steps: Steps) -> tuple[Target, dict[str, Image], Path]:
         steps.run([testcluster, "node-up"])
     with steps.step("Load the images into containerd", "20 s once, then 1 s"):
         steps.run([testcluster, "load", *(image.archive for image in images.values())])
-    state = REPOSITORY / "build/cluster"
-    kubeconfig = ["--kubeconfig", str(state / "kubeconfig")]
+    kubeconfig = ["--kubeconfig", str(STATE / "kubeconfig")]
     return (
         Target(
-            [str(state / "bin/kubectl"), *kubeconfig],
-            [str(state / "bin/helm"), *kubeconfig],
+            [str(STATE / "bin/kubectl"), *kubeconfig],
+            [str(STATE / "bin/helm"), *kubeconfig],
         ),
         images,
         model,
     )
+
+
+def exports(state: Path) -> str:
+    """The shell's line after which plain kubectl and helm reach the cluster of a state folder."""
+    kubeconfig, programs = (shlex.quote(str(state / name)) for name in ("kubeconfig", "bin"))
+    return f"export KUBECONFIG={kubeconfig} PATH={programs}:$PATH"
 
 
 def existing_cluster(
@@ -354,6 +361,7 @@ def main() -> None:
     steps.console.print(f"[dim]{time.monotonic() - started:.0f} s in all.[/dim]")
     if not arguments.context:
         steps.console.print("[dim]The cluster goes on running: make cluster-down stops it.[/dim]")
+        print(f"To reach it:\n\n    {exports(STATE)}\n    kubectl -n {NAMESPACE} get llama")
 
 
 if __name__ == "__main__":
