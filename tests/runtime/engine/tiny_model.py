@@ -34,7 +34,7 @@ def write_split_model(folder: Path) -> list[Path]:
     metadata, tensors = _tiny(8192)
     names = list(tensors)
     half = len(names) // 2
-    parts = ((metadata, names[:half]), ({}, names[half:]))
+    parts: tuple[tuple[Metadata, list[str]], ...] = ((metadata, names[:half]), ({}, names[half:]))
     paths = []
     for number, (own, held) in enumerate(parts):
         marks: Metadata = {
