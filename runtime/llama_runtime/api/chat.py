@@ -181,14 +181,14 @@ async def _events(plan: ChatPlan, run: Run) -> AsyncGenerator[Event, None]:
         async for choice, increment in increments:
             writer = writers[choice.index]
             tokens = [token for token, _ in increment.tokens]
-            for delta in writer.deltas(increment, last=choice.finish_reason is not None):
+            for delta in writer.deltas(increment):
                 yield chunk(choice, delta, logprobs=_logprobs(plan, tokens))
                 tokens = []
             if tokens and plan.request.logprobs:
                 yield chunk(choice, {"content": ""}, logprobs=_logprobs(plan, tokens))
-            if choice.finish_reason is not None:
+            if increment.finish_reason is not None:
                 running -= 1
-                end = chunk(choice, {}, finish_reason=writer.finish_reason(choice.finish_reason))
+                end = chunk(choice, {}, finish_reason=writer.finish_reason(increment.finish_reason))
                 if not running and not with_usage:
                     end["timings"] = timings(run.choices)
                 yield end
@@ -207,13 +207,15 @@ class _DeltaWriter:
     def __init__(self, calls_tools: bool) -> None:
         self._reader = ToolCallReader() if calls_tools else None
 
-    def deltas(self, increment: Increment, *, last: bool) -> Iterator[dict[str, object]]:
+    def deltas(self, increment: Increment) -> Iterator[dict[str, object]]:
         if self._reader is None:
             if increment.text:
                 yield {"content": increment.text}
             return
         before = self._reader.calls
-        parts = [*self._reader.feed(increment.text), *(self._reader.finish() if last else ())]
+        parts = [*self._reader.feed(increment.text)]
+        if increment.finish_reason is not None:
+            parts += self._reader.finish()
         for part in parts:
             if isinstance(part, str):
                 yield {"content": part}

@@ -86,8 +86,11 @@ def _completion(plan: CompletionPlan, run: Run) -> dict[str, object]:
             _choice(
                 plan,
                 choice,
-                Increment(plan.echoes[choice.index] + choice.text, tuple(choice.tokens)),
-                choice.finish_reason,
+                Increment(
+                    plan.echoes[choice.index] + choice.text,
+                    tuple(choice.tokens),
+                    choice.finish_reason,
+                ),
             )
             for choice in run.choices
         ],
@@ -105,14 +108,11 @@ async def _events(plan: CompletionPlan, run: Run) -> AsyncGenerator[Event, None]
     async with aclosing(run.follow()) as increments:
         for choice in run.choices:
             if echo := plan.echoes[choice.index]:
-                yield {**head, "choices": [_choice(plan, choice, Increment(echo), None)]}
+                yield {**head, "choices": [_choice(plan, choice, Increment(echo))]}
         running = len(run.choices)
         async for choice, increment in increments:
-            ended = choice.finish_reason is not None
-            if not increment and not ended:
-                continue
-            chunk = {**head, "choices": [_choice(plan, choice, increment, choice.finish_reason)]}
-            running -= ended
+            chunk = {**head, "choices": [_choice(plan, choice, increment)]}
+            running -= increment.finish_reason is not None
             if not running and not with_usage:
                 chunk["timings"] = timings(run.choices)
             yield chunk
@@ -125,9 +125,7 @@ async def _events(plan: CompletionPlan, run: Run) -> AsyncGenerator[Event, None]
             }
 
 
-def _choice(
-    plan: CompletionPlan, choice: Choice, increment: Increment, finish_reason: str | None
-) -> dict[str, object]:
+def _choice(plan: CompletionPlan, choice: Choice, increment: Increment) -> dict[str, object]:
     logprobs = None
     if plan.request.logprobs is not None:
         logprobs = completion_logprobs(increment.tokens, plan.model.engine.vocabulary)
@@ -135,7 +133,7 @@ def _choice(
         "index": choice.index,
         "text": increment.text,
         "logprobs": logprobs,
-        "finish_reason": finish_reason,
+        "finish_reason": increment.finish_reason,
     }
 
 

@@ -44,19 +44,19 @@ class Choice:
             if self.transcript.stopped:
                 self.finish_reason = "stop"
                 self.stream.finish()
-                yield self._keep(increment)
+                yield self._keep(increment, self.finish_reason)
                 return
             if increment:
                 yield self._keep(increment)
         increment = self.transcript.finish()
         if self.transcript.stopped:
             self.finish_reason = "stop"
-        yield self._keep(increment)
+        yield self._keep(increment, self.finish_reason)
 
-    def _keep(self, increment: Increment) -> Increment:
+    def _keep(self, increment: Increment, finish_reason: str | None = None) -> Increment:
         self.text += increment.text
         self.tokens += increment.tokens
-        return increment
+        return replace(increment, finish_reason=finish_reason) if finish_reason else increment
 
 
 class Run:

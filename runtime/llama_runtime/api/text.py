@@ -12,13 +12,17 @@ from llama_runtime.generation import Token, Vocabulary
 
 @dataclass(frozen=True, slots=True)
 class Increment:
-    """Text that is safe to send, and the tokens that began in it, each with its offset."""
+    """Text that is safe to send, and the tokens that began in it, each with its offset.
+
+    Only the last increment of an answer has a ``finish_reason``.
+    """
 
     text: str = ""
     tokens: tuple[tuple[Token, int], ...] = ()
+    finish_reason: str | None = None
 
     def __bool__(self) -> bool:
-        return bool(self.text or self.tokens)
+        return bool(self.text or self.tokens or self.finish_reason)
 
 
 def held_from(text: str, markers: Sequence[str]) -> int:

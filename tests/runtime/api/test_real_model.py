@@ -228,6 +228,20 @@ async def test_this_model_calls_no_tools_and_fills_no_middle(greedy: Any, served
         await served.openai.completions.create(model="chat", prompt="a", suffix="b")
 
 
+@pytest.mark.parametrize(
+    ("path", "asked"),
+    [("/v1/chat/completions", {"messages": SEA}), ("/v1/completions", {"prompt": "The sea is"})],
+)
+async def test_every_choice_of_a_stream_ends_once(served: Any, path: str, asked: Any) -> None:
+    """The last token and the end of a choice come together, before its last chunk is sent."""
+    body = asked | {"stream": True, "n": 3, "max_tokens": 3, "seed": 1}
+    lines = (await served.http.post(path, json=body)).text.splitlines()
+    chunks = [json.loads(line[6:]) for line in lines if line and "[DONE]" not in line]
+    reasons = [chunk["choices"][0]["finish_reason"] for chunk in chunks]
+    assert reasons.count("length") == 3
+    assert ["timings" in chunk for chunk in chunks] == [False] * (len(chunks) - 1) + [True]
+
+
 async def test_text_and_its_tokens_are_completed_alike(served: Any) -> None:
     prompt = "The sea is"
     body = {"content": prompt, "add_special": True}
