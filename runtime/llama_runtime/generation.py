@@ -43,7 +43,8 @@ Client = tuple[str, str]
 class Generation:
     """One sequence to generate: token ids in, token ids out.
 
-    max_tokens None means: up to the end of the sequence's context.
+    max_tokens None means: up to the end of the sequence's context. score_prompt asks for the
+    logprobs of the prompt's tokens too, as many as sampling.logprobs says; it is computed anew.
     """
 
     prompt: tuple[int, ...]
@@ -51,12 +52,17 @@ class Generation:
     sampling: Sampling = field(default_factory=Sampling)
     ignore_eos: bool = False
     cache_prompt: bool = True
+    score_prompt: bool = False
     client: Client = ("", "")
 
 
 @dataclass(frozen=True, slots=True)
 class Token:
-    """A generated token; end-of-generation tokens are never delivered."""
+    """A token, generated or of a scored prompt.
+
+    An end-of-generation token is delivered only behind a scored prompt, where every token
+    has its score.
+    """
 
     id: int
     logprob: float | None = None
@@ -161,6 +167,13 @@ class TokenStream(Protocol):
     @property
     def timings(self) -> Timings:
         """What is known so far: a stop string ends a stream before its Finished."""
+
+    @property
+    def prompt_scores(self) -> tuple[Token, ...]:
+        """The prompt, if it is to be scored: complete when the first item comes.
+
+        The first token has no logprob.
+        """
 
     def __aiter__(self) -> AsyncIterator[Token | Finished]: ...
 

@@ -15,12 +15,12 @@ Int32Array = npt.NDArray[np.int32]
 
 @dataclass(frozen=True, slots=True)
 class Row:
-    """Consecutive tokens of one sequence; the logits of the last one if wanted."""
+    """Consecutive tokens of one sequence; the last ``outputs`` of them give logits."""
 
     sequence: int
     start: int
     tokens: Int32Array
-    wants_logits: bool
+    outputs: int
 
 
 class Batch:
@@ -63,7 +63,7 @@ class Batch:
             else:
                 self._pos[begin:end] = np.arange(row.start, row.start + end - begin)
             self._sequence[begin:end] = row.sequence
-            self._logits[end - 1] = row.wants_logits
+            self._logits[end - row.outputs : end] = 1
             last_indices.append(end - 1)
         self.native.n_tokens = total
         return last_indices

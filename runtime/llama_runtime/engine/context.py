@@ -66,6 +66,7 @@ class Context:
 
     def __init__(self, model: LoadedModel, settings: Settings, pool: ThreadPool) -> None:
         self.max_sequences = settings.kv_max_sequences
+        self.max_outputs = settings.kv_max_sequences
         self.unified = settings.kv_layout == "Unified"
         self.vocabulary_size = model.vocabulary.size
         wanted = _check_size(model, settings)
@@ -97,12 +98,16 @@ class Context:
     def decode(self, rows: Sequence[Row]) -> tuple[int, list[int]]:
         """Compute the rows in one batch; llama_decode's result and each row's batch index.
 
-        Rows come in ascending order of their sequences, one for each sequence.
+        Rows come in ascending order of their sequences, one for each sequence, and want up to
+        ``max_outputs`` logits together.
         """
         if any(b.sequence <= a.sequence for a, b in itertools.pairwise(rows)):
             raise ValueError("Rows must be in ascending order of their sequences.")
         if not 0 <= rows[0].sequence <= rows[-1].sequence < self.max_sequences:
             raise ValueError(f"Sequences go from 0 to {self.max_sequences - 1}.")
+        if sum(row.outputs for row in rows) > self.max_outputs:
+            # GGML_ASSERT(n_outputs_max <= cparams.n_outputs_max), llama-context.cpp.
+            raise ValueError(f"At most {self.max_outputs} tokens of a batch give logits.")
         indices = self._batch.fill(rows)
         if not self._batch.fits_vocabulary(self.vocabulary_size):
             raise ValueError(f"Token ids go from 0 to {self.vocabulary_size - 1}.")
@@ -112,7 +117,7 @@ class Context:
         return result, indices
 
     def logits(self, count: int) -> Logits:
-        """A writable view of the last decode's logits: one line for each row that wanted them.
+        """A writable view of the last decode's logits: one line for each output of its rows.
 
         Valid until the next decode.
         """
@@ -177,7 +182,7 @@ class Context:
 
         Otherwise the first request pays for it, and memory seems to grow after the load.
         """
-        result, _ = self.decode([Row(0, 0, np.zeros(1, np.int32), True)])
+        result, _ = self.decode([Row(0, 0, np.zeros(1, np.int32), 1)])
         if result != DECODED:
             logger.warning("The first llama_decode gave %d.", result)
         self.synchronize()
@@ -224,7 +229,7 @@ def _parameters(settings: Settings, threads: int) -> llama_cpp.llama_context_par
     parameters.n_batch = settings.engine_batch_size
     parameters.n_ubatch = settings.engine_micro_batch_size
     parameters.n_seq_max = settings.kv_max_sequences
-    # One row of each sequence has logits; the default reserves n_batch of them.
+    # As many tokens of a batch have logits; the default reserves n_batch of them.
     parameters.n_outputs_max = settings.kv_max_sequences
     parameters.n_threads = threads
     parameters.n_threads_batch = threads

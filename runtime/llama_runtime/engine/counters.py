@@ -28,11 +28,11 @@ class Counters:
     service_seconds: float = 1.0
     """How long a request runs, the newer ones weighing more; for Retry-After."""
 
-    def computed(self, prompt_tokens: int, seconds: float) -> None:
-        """A step is done."""
+    def computed(self, prompt_tokens: int, seconds: float, *, scores: bool) -> None:
+        """A step is done; one that ``scores`` says nothing of how fast prompts are."""
         self.prompt_tokens += prompt_tokens
         self.decode_seconds += seconds
-        if prompt_tokens >= _MANY and seconds > 0:
+        if prompt_tokens >= _MANY and seconds > 0 and not scores:
             speed = prompt_tokens / seconds
             self.prompt_speed += (0.2 if self.prompt_speed else 1.0) * (speed - self.prompt_speed)
 

@@ -44,7 +44,7 @@ class Embedder:
             )
         context = self._context = self._context or self._open()
         llama_cpp.llama_memory_clear(llama_cpp.llama_get_memory(context), False)
-        self._batch.fill([Row(0, 0, np.array(tokens, np.int32), True)])
+        self._batch.fill([Row(0, 0, np.array(tokens, np.int32), 1)])
         self._batch.want_every_output()
         result = llama_cpp.llama_decode(context, self._batch.native)
         if result != 0:

@@ -9,6 +9,7 @@ up in a hash map (measured: 350 µs a token for 49,152).
 from __future__ import annotations
 
 import os
+from collections.abc import Sequence
 from typing import cast
 
 import llama_cpp
@@ -84,7 +85,7 @@ class Sampler:
             return None
         if plain is None:
             return Token(token)
-        return _with_logprobs(token, plain, cast(int, self._sampling.logprobs))
+        return with_logprobs(token, plain, cast(int, self._sampling.logprobs))
 
     def close(self) -> None:
         if self._chain is not None:
@@ -115,8 +116,9 @@ class Sampler:
         return int(llama_cpp.llama_sampler_sample(self._chain, context, index))
 
 
-def greedy(rows: npt.NDArray[np.float32]) -> list[int | None]:
+def greedy(rows: Sequence[Row] | Row) -> list[int | None]:
     """The most likely token of each row, all rows at once; None where that is no number."""
+    rows = np.asarray(rows)
     best = rows.argmax(axis=1)
     usable = np.isfinite(rows[np.arange(len(rows)), best])
     return [
@@ -157,7 +159,11 @@ def _penalize(row: Row, sampling: Sampling, history: Int32Array) -> None:
     row[tokens] = logits - counts * sampling.frequency_penalty - sampling.presence_penalty
 
 
-def _with_logprobs(token: int, row: Row, count: int) -> Token:
+def with_logprobs(token: int, row: Row, count: int) -> Token:
+    """With natural logarithms of its and the ``count`` likeliest tokens' probabilities.
+
+    They are no numbers where the row has one that is none.
+    """
     highest = row.max()
     normaliser = float(highest) + float(np.log(np.exp(row - highest).sum(dtype=np.float64)))
     if count:

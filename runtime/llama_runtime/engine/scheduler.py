@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 import time
 from collections import Counter, deque
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Literal
 
 import numpy as np
@@ -17,6 +17,7 @@ from llama_runtime.engine.context import (
     INVALID_BATCH,
     NO_SLOT,
     Context,
+    Logits,
     leaves_state_untouched,
 )
 from llama_runtime.engine.counters import Counters
@@ -27,6 +28,7 @@ from llama_runtime.engine.gathering import Gathering
 from llama_runtime.engine.kv_cache import KVCache
 from llama_runtime.engine.model import LoadedModel
 from llama_runtime.engine.prefix_sharing import hand_over_prefix, share_computed_prefixes
+from llama_runtime.engine.prompt_scores import score_prompts
 from llama_runtime.engine.sampling import LogitsUnusable, Sampler, greedy
 from llama_runtime.engine.sequence import RunningSequence
 from llama_runtime.engine.step_plan import plan_step
@@ -91,7 +93,14 @@ class Scheduler:
         crowders: frozenset[Client] = frozenset()
         if any(one.remaining > 1 for one in self.running):
             crowders = self._crowders()
-        plan = plan_step(self.running, self.kv.context.batch_size, crowders, self._crowders_limit())
+        context = self.kv.context
+        plan = plan_step(
+            self.running,
+            context.batch_size,
+            context.max_outputs,
+            crowders,
+            self._crowders_limit(),
+        )
         if plan:
             self._compute(plan)
             self.counters.steps += 1
@@ -203,7 +212,7 @@ class Scheduler:
             grammar=request.grammar,
         )
         place, cached, source, shared = self.kv.place(
-            request.prompt, self.running, private=not request.generation.cache_prompt
+            request.prompt, self.running, private=not request.takes_prefix
         )
         sequence = RunningSequence(place, request, sampler)
         sequence.computed = request.cached_tokens = cached
@@ -229,15 +238,19 @@ class Scheduler:
         self._measure(rows, started)
         outputs: list[tuple[RunningSequence, int]] = []
         prompt_tokens = 0
+        scores = False
         for (sequence, row), index in zip(plan, indices, strict=True):
             sequence.computed += len(row.tokens)
             sequence.is_suspect = False
             prompt_tokens += _prompt_part(sequence, row)
-            if row.wants_logits:
+            scores |= sequence.scores is not None
+            if not sequence.remaining:
                 outputs.append((sequence, index))
-        if outputs:
-            self._choose_tokens(outputs)
-        self.counters.computed(prompt_tokens, time.monotonic() - started)
+        if lines := sum(row.outputs for row in rows):
+            # Reading the logits waits for the computation.
+            logits = self.kv.context.logits(lines)
+            self._choose_tokens(outputs, score_prompts(plan, logits) if scores else logits)
+        self.counters.computed(prompt_tokens, time.monotonic() - started, scores=scores)
 
     def _measure(self, rows: list[Row], started: float) -> None:
         """Only steps that generate say something about the cache; prompts are another work."""
@@ -250,9 +263,12 @@ class Scheduler:
             DecodeStep(len(rows), depth, seconds, account.used, account.span, account.capacity)
         )
 
-    def _choose_tokens(self, outputs: list[tuple[RunningSequence, int]]) -> None:
-        # Reading the logits waits for the computation.
-        logits = self.kv.context.logits(len(outputs))
+    def _choose_tokens(
+        self, outputs: list[tuple[RunningSequence, int]], logits: Sequence[Logits] | Logits
+    ) -> None:
+        """``logits``: a line of llama.cpp's own buffer for each output."""
+        if not outputs:
+            return
         chosen: list[Token | EngineFailed | None]
         if all(sequence.sampler.is_plain_greedy for sequence, _ in outputs):
             for (sequence, _), row in zip(outputs, logits, strict=True):
@@ -273,6 +289,9 @@ class Scheduler:
         self, sequence: RunningSequence, index: int, row: npt.NDArray[np.float32]
     ) -> Token | EngineFailed | None:
         try:
+            if sequence.scores is not None:
+                sequence.request.prompt_scores = sequence.scores.result()
+                sequence.scores = None
             return sequence.sampler.choose(self.kv.context.pointer, index, row, sequence.tokens)
         except LogitsUnusable as error:
             return EngineFailed(str(error))
@@ -288,7 +307,9 @@ class Scheduler:
             request.first_token = time.monotonic()
         if request.predicted_tokens >= request.max_tokens:
             self._finish(sequence, "length")
-        elif token is None or self._ends(sequence, token):
+            return
+        ends = token is None or self._ends(sequence, token)
+        if token is None or (ends and not request.generation.score_prompt):
             self._finish(sequence, "stop")
         else:
             sequence.append(token.id)
@@ -296,7 +317,9 @@ class Scheduler:
             self.counters.predicted_tokens += 1
             self.ledger.charge(request.client, generated=1)
             self._deliver(request, token)
-            if request.predicted_tokens == request.max_tokens:
+            if ends:
+                self._finish(sequence, "stop")
+            elif request.predicted_tokens == request.max_tokens:
                 self._finish(sequence, "length")
 
     def _ends(self, sequence: RunningSequence, token: Token) -> bool:

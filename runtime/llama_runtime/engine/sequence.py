@@ -5,6 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from llama_runtime.engine.batch import Int32Array
+from llama_runtime.engine.prompt_scores import PromptScores
 from llama_runtime.engine.sampling import Sampler
 from llama_runtime.engine.stream import Request
 from llama_runtime.generation import Client
@@ -14,7 +15,8 @@ class RunningSequence:
     """One admitted request in its sequence of the context.
 
     While ``source`` is set, nothing is computed: the source still computes a prefix of
-    ``shared`` tokens that this sequence will take over.
+    ``shared`` tokens that this sequence will take over. ``scores`` is there until the prompt
+    is computed, if its tokens are to be scored.
     """
 
     def __init__(self, id: int, request: Request, sampler: Sampler) -> None:  # noqa: A002
@@ -28,6 +30,9 @@ class RunningSequence:
         self.source: RunningSequence | None = None
         self.shared = 0
         self.is_suspect = False
+        self.scores: PromptScores | None = None
+        if request.generation.score_prompt:
+            self.scores = PromptScores(request.prompt, request.generation.sampling.logprobs or 0)
 
     @property
     def tokens(self) -> Int32Array:

@@ -18,7 +18,7 @@ Item = Token | Finished | EngineFailed
 class Request:
     """What both sides know of one generation.
 
-    The engine's thread writes the counts and times, the event loop the items; a
+    The engine's thread writes the counts, times and scores, the event loop the items; a
     cancellation may come from any thread.
     """
 
@@ -41,6 +41,7 @@ class Request:
         self.is_complete = False
         self.cached_tokens = 0
         self.predicted_tokens = 0
+        self.prompt_scores: tuple[Token, ...] = ()
         self.submitted = time.monotonic()
         self.admitted: float | None = None
         self.first_token: float | None = None
@@ -52,6 +53,11 @@ class Request:
     def promised(self) -> int:
         """Cells that this request may come to need."""
         return len(self.prompt) + self.max_tokens
+
+    @property
+    def takes_prefix(self) -> bool:
+        """Whether tokens may come from the cache, where they have no logits to score by."""
+        return self.generation.cache_prompt and not self.generation.score_prompt
 
     def cancel(self) -> None:
         self.cancelled = True
@@ -120,6 +126,10 @@ class RequestStream:
     @property
     def timings(self) -> Timings:
         return self._request.timings
+
+    @property
+    def prompt_scores(self) -> tuple[Token, ...]:
+        return self._request.prompt_scores
 
     def _end(self) -> None:
         if not self._over:

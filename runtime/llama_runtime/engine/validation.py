@@ -13,6 +13,8 @@ def tokens_to_generate(
     """The most tokens that the generation may produce; raises InvalidGeneration or DoesNotFit."""
     check_tokens(generation.prompt, vocabulary_size)
     _check_sampling(generation.sampling, vocabulary_size)
+    if generation.score_prompt and generation.sampling.logprobs is None:
+        raise InvalidGeneration("score_prompt needs logprobs: say how many, or 0.")
     room = context_per_sequence - len(generation.prompt)
     wanted = generation.max_tokens
     if wanted is not None and wanted < 0:

@@ -17,6 +17,7 @@ class Answer:
     tokens: list[int]
     finished: Finished
     items: list[Token]
+    prompt_scores: tuple[Token, ...]
 
 
 def tokens_of(engine: LlamaEngine, text: str) -> tuple[int, ...]:
@@ -43,6 +44,7 @@ async def answer(
     items: list[Token] = []
     async for item in stream:
         if isinstance(item, Finished):
-            return Answer([token.id for token in items], item, items)
+            ids = [token.id for token in items]
+            return Answer(ids, item, items, stream.prompt_scores)
         items.append(item)
     raise AssertionError("The stream ended without Finished.")

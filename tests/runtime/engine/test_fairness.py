@@ -175,7 +175,7 @@ def test_even_parts_of_half_a_batch_and_the_shortest_first(drive: Drive) -> None
         driver.submit(prompt(seed, 200), 1, client=FLOOD)
     driver.submit(prompt(3, 100), 1, client=OTHER)
     driver.scheduler._admit()
-    plan = plan_step(driver.scheduler.running, 64)
+    plan = plan_step(driver.scheduler.running, 64, 4)
     counts = {sequence.client: 0 for sequence, _ in plan}
     for sequence, row in plan:
         counts[sequence.client] += len(row.tokens)

@@ -117,7 +117,7 @@ class Pair:
                         sequence,
                         self.account.length(sequence),
                         np.arange(count, dtype=np.int32) % VOCABULARY_SIZE,
-                        True,
+                        1,
                     )
                     for sequence, count in counts
                 ]
@@ -252,7 +252,7 @@ def test_a_cache_that_is_full_for_the_account_is_full_for_llama_cpp(model: Loade
     pair.decode({1: 200})
     pair.decode({2: 112})
     assert pair.account.free == 0
-    result, _ = pair.context.decode([Row(3, 0, np.zeros(1, np.int32), True)])
+    result, _ = pair.context.decode([Row(3, 0, np.zeros(1, np.int32), 1)])
     assert result == NO_SLOT
     with pytest.raises(ValueError, match="only 0 are free"):
         pair.account.append([(3, 1)])

@@ -249,7 +249,14 @@ def test_whatever_llama_decode_answers_every_request_ends(
         patch.setattr(llama_cpp, "llama_decode", faulty)
         while len(requests) < 12 or not driver.scheduler.idle:
             if len(requests) < 12:
-                requests.append(driver.submit(prompt(random_.randint(0, 4), 30), 12))
+                requests.append(
+                    driver.submit(
+                        prompt(random_.randint(0, 4), 30),
+                        12,
+                        Sampling(temperature=0, logprobs=1),
+                        score_prompt=random_.random() < 0.3,
+                    )
+                )
                 if random_.random() < 0.2:
                     random_.choice(requests).cancel()
             driver.scheduler.step()
@@ -299,7 +306,9 @@ def test_random_traffic_leaves_nothing_behind(drive: Drive, layout: str) -> None
                 driver.submit(
                     [*stem, *body],
                     random_.choice([0, 1, 5, 30, None]) if random_.random() < 0.9 else None,
+                    Sampling(temperature=0, logprobs=0),
                     cache_prompt=random_.random() < 0.8,
+                    score_prompt=random_.random() < 0.2,
                 )
             )
             submitted += 1

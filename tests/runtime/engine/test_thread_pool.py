@@ -28,7 +28,7 @@ def logits(model: LoadedModel, pool: ThreadPool) -> list[float]:
     context = Context(model, tiny_settings(model.path), pool)
     before = threads_of_this_process()
     for position in range(3):
-        row = Row(0, position, np.array([position], np.int32), True)
+        row = Row(0, position, np.array([position], np.int32), 1)
         assert context.decode([row])[0] == DECODED
     found: list[float] = context.logits(1)[0].tolist()
     assert threads_of_this_process() == before
