@@ -67,7 +67,8 @@ async def respond(
         return EventStream(plan.events(run), run)
     async with run:
         await answer(request, run.complete())
-        return JSONResponse(plan.answer(run))
+        # The logprobs of many tokens take their time too.
+        return await asyncio.to_thread(lambda: JSONResponse(plan.answer(run)))
 
 
 def generations(
@@ -79,6 +80,7 @@ def generations(
     grammar_param: str,
     logprobs: int | None,
     max_tokens: int | None,
+    score_prompt: bool = False,
 ) -> tuple[Generation, ...]:
     """``n`` of each prompt, one after the other; raises APIError.
 
@@ -101,6 +103,7 @@ def generations(
             sampling=nth_choice(base, index),
             ignore_eos=bool(request.ignore_eos),
             cache_prompt=request.cache_prompt is not False,
+            score_prompt=score_prompt,
         )
         for prompt in prompts
         for index in range(count)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import secrets
 import time
 from collections.abc import AsyncGenerator
@@ -13,6 +14,8 @@ from starlette.responses import Response
 
 from llama_runtime.api.answer_format import answer_grammar, grammar_param
 from llama_runtime.api.answering import Plan, generations, respond, wants_usage
+from llama_runtime.api.echo import Echo
+from llama_runtime.api.errors import invalid
 from llama_runtime.api.infill import infill_prompt
 from llama_runtime.api.logprobs import completion_logprobs
 from llama_runtime.api.running import Choice, Run
@@ -25,10 +28,13 @@ from llama_runtime.api.usage import timings, usage
 
 @dataclass(frozen=True)
 class CompletionPlan(Plan):
-    """A completion, ready to be generated; ``echoes`` has the text before each answer."""
+    """A completion, ready to be generated; ``echoes`` has what is before each prompt's answers."""
 
     request: CompletionRequest
-    echoes: tuple[str, ...]
+    echoes: tuple[Echo, ...]
+
+    def echo(self, choice: Choice) -> Echo:
+        return self.echoes[choice.index // self.choices_per_prompt]
 
     def answer(self, run: Run) -> dict[str, object]:
         return _completion(self, run)
@@ -43,6 +49,10 @@ async def completions(request: Request) -> Response:
 
 def plan_completion(request: CompletionRequest, model: ServedModel) -> CompletionPlan:
     """Raises APIError for what this model can't do."""
+    if request.max_tokens == 0 and not request.echo:
+        raise invalid(
+            "max_tokens: 0 leaves nothing to answer: set echo, or ask for 1", "max_tokens"
+        )
     prompts = [_prompt_tokens(prompt, request.suffix, model) for prompt in request.prompt]
     wanted = generations(
         request,
@@ -52,13 +62,13 @@ def plan_completion(request: CompletionRequest, model: ServedModel) -> Completio
         grammar_param=grammar_param(request),
         logprobs=request.logprobs,
         max_tokens=request.max_tokens,
+        score_prompt=bool(request.echo) and request.logprobs is not None,
     )
-    count = len(wanted) // len(prompts)
-    echoes = ("",) * len(wanted)
-    if request.echo:
-        texts = map(_echo, request.prompt, prompts, [model] * len(prompts))
-        echoes = tuple(text for text in texts for _ in range(count))
-    return CompletionPlan(model, wanted, count, request, echoes)
+    echoes = tuple(
+        Echo.of(prompt, tokens, model.engine.vocabulary) if request.echo else Echo()
+        for prompt, tokens in zip(request.prompt, prompts, strict=True)
+    )
+    return CompletionPlan(model, wanted, len(wanted) // len(prompts), request, echoes)
 
 
 def _prompt_tokens(
@@ -72,31 +82,20 @@ def _prompt_tokens(
     return model.check_tokens(tuple(prompt), "prompt")
 
 
-def _echo(prompt: str | list[int], tokens: tuple[int, ...], model: ServedModel) -> str:
-    if isinstance(prompt, str):
-        return prompt
-    pieces = (model.engine.vocabulary.piece(token, special=True) for token in tokens)
-    return b"".join(pieces).decode("utf-8", "replace")
-
-
 def _completion(plan: CompletionPlan, run: Run) -> dict[str, object]:
     return {
         **_head(plan.model.alias),
-        "choices": [
-            _choice(
-                plan,
-                choice,
-                Increment(
-                    plan.echoes[choice.index] + choice.text,
-                    tuple(choice.tokens),
-                    choice.finish_reason,
-                ),
-            )
-            for choice in run.choices
-        ],
+        "choices": [_choice(plan, choice, _whole(plan, choice)) for choice in run.choices],
         "usage": usage(run.choices, plan.choices_per_prompt),
         "timings": timings(run.choices),
     }
+
+
+def _whole(plan: CompletionPlan, choice: Choice) -> Increment:
+    """The prompt, where it is echoed, and the answer."""
+    echo = plan.echo(choice).scored(choice.prompt_scores)
+    rest = Increment(choice.text, tuple(choice.tokens)).behind(echo.text)
+    return Increment(echo.text + rest.text, echo.tokens + rest.tokens, choice.finish_reason)
 
 
 async def _events(plan: CompletionPlan, run: Run) -> AsyncGenerator[Event, None]:
@@ -106,11 +105,18 @@ async def _events(plan: CompletionPlan, run: Run) -> AsyncGenerator[Event, None]
     if with_usage:
         head["usage"] = None
     async with aclosing(run.follow()) as increments:
-        for choice in run.choices:
-            if echo := plan.echoes[choice.index]:
-                yield {**head, "choices": [_choice(plan, choice, Increment(echo))]}
         running = len(run.choices)
+        echoed: set[int] = set()
         async for choice, increment in increments:
+            if plan.request.echo:
+                echo = plan.echo(choice)
+                if choice.index not in echoed:
+                    echoed.add(choice.index)
+                    scored = echo.scored(choice.prompt_scores)
+                    # A long prompt's logprobs take their time: not on the event loop.
+                    first = await asyncio.to_thread(_choice, plan, choice, scored)
+                    yield {**head, "choices": [first]}
+                increment = increment.behind(echo.text)
             chunk = {**head, "choices": [_choice(plan, choice, increment)]}
             running -= increment.finish_reason is not None
             if not running and not with_usage:

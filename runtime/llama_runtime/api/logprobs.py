@@ -23,7 +23,10 @@ def chat_logprobs(tokens: Iterable[Token], vocabulary: Vocabulary) -> dict[str, 
 def completion_logprobs(
     tokens: Iterable[tuple[Token, int]], vocabulary: Vocabulary
 ) -> dict[str, object]:
-    """``logprobs`` of a text choice; offsets count characters of its text."""
+    """``logprobs`` of a text choice; offsets count characters of its text.
+
+    The first token of a prompt has none.
+    """
     tokens = list(tokens)
     return {
         "tokens": [_text(token.id, vocabulary) for token, _ in tokens],
@@ -33,7 +36,9 @@ def completion_logprobs(
     }
 
 
-def _top(token: Token, vocabulary: Vocabulary) -> dict[str, float]:
+def _top(token: Token, vocabulary: Vocabulary) -> dict[str, float | None] | None:
+    if token.logprob is None:
+        return None
     likely = {_text(id_, vocabulary): _finite(value) for id_, value in token.top_logprobs}
     return {_text(token.id, vocabulary): _finite(token.logprob)} | likely
 
@@ -51,5 +56,5 @@ def _text(token: int, vocabulary: Vocabulary) -> str:
     return vocabulary.piece(token, special=True).decode("utf-8", "replace")
 
 
-def _finite(logprob: float | None) -> float:
-    return LOWEST if logprob is None else max(LOWEST, logprob)
+def _finite(logprob: float | None) -> float | None:
+    return None if logprob is None else max(LOWEST, logprob)

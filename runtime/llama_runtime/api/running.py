@@ -34,6 +34,11 @@ class Choice:
     def timings(self) -> Timings:
         return self.stream.timings
 
+    @property
+    def prompt_scores(self) -> tuple[Token, ...]:
+        """There with the first increment."""
+        return self.stream.prompt_scores
+
     async def increments(self) -> AsyncGenerator[Increment, None]:
         """Text as it becomes safe to send; the last one comes with a finish_reason."""
         async for item in self.stream:

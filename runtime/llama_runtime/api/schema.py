@@ -261,6 +261,7 @@ Prompts = Annotated[
 
 class CompletionRequest(GenerationRequest):
     prompt: Prompts
+    max_tokens: int | None = Field(default=None, ge=0)
     suffix: str | None = None
     echo: bool | None = None
     logprobs: int | None = Field(default=None, ge=0, le=MAX_TOP_LOGPROBS)
@@ -271,8 +272,6 @@ class CompletionRequest(GenerationRequest):
 
     @model_validator(mode="after")
     def _consistent_completion(self) -> CompletionRequest:
-        if self.echo and self.logprobs is not None:
-            raise ValueError("echo with logprobs is not supported: the prompt's are not computed")
         if self.echo and self.suffix:
             raise ValueError("echo and suffix exclude each other: remove one")
         return self

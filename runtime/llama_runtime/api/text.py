@@ -5,7 +5,7 @@ from __future__ import annotations
 import codecs
 from collections import deque
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from llama_runtime.generation import Token, Vocabulary
 
@@ -23,6 +23,12 @@ class Increment:
 
     def __bool__(self) -> bool:
         return bool(self.text or self.tokens or self.finish_reason)
+
+    def behind(self, text: str) -> Increment:
+        """The same in a text that begins with another: the offsets count from there."""
+        return replace(
+            self, tokens=tuple((token, offset + len(text)) for token, offset in self.tokens)
+        )
 
 
 def held_from(text: str, markers: Sequence[str]) -> int:

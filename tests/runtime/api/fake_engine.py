@@ -101,6 +101,14 @@ class FakeStream:
         cached = min(3, len(self.generation.prompt) - 1)
         return Timings(cached, len(self.generation.prompt), self.sent, 0.5, 0.25, 0.125)
 
+    @property
+    def prompt_scores(self) -> tuple[Token, ...]:
+        if not self.generation.score_prompt:
+            return ()
+        first, *rest = self.generation.prompt
+        top = ((65, -0.125),)[: self.generation.sampling.logprobs or 0]
+        return (Token(first), *(Token(token, -0.25, top) for token in rest))
+
     async def _items(self) -> AsyncIterator[Token | Finished]:
         limit = self.generation.max_tokens
         tokens = self.script.tokens if limit is None else self.script.tokens[:limit]

@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from llama_runtime.engine import LlamaEngine
 
 SEA: Any = [{"role": "user", "content": "Write one sentence about the sea."}]
+ECHO: Any = {"echo": True, "logprobs": 1}
 SEQUENCES = 4
 CONTEXT = 512
 
@@ -256,6 +257,66 @@ async def test_text_and_its_tokens_are_completed_alike(served: Any) -> None:
     assert same.choices[0].text == prompt + choice.text
     assert "".join(choice.logprobs.tokens) == choice.text
     assert choice.logprobs.text_offset[0] == 0
+
+
+async def test_a_harness_gets_the_likelihood_of_a_continuation(
+    served: Any, engine: LlamaEngine
+) -> None:
+    """As lm-eval asks: tokens, one of them generated, which is dropped from the sum."""
+
+    def tokens_of(text: str) -> list[int]:
+        return engine.vocabulary.tokenize(text, add_special=False, parse_special=False)
+
+    def likelihood(choice: Any, length: int) -> tuple[float, bool]:
+        scores = choice.logprobs.token_logprobs[length:-1]
+        tops = choice.logprobs.top_logprobs[length:-1]
+        return sum(scores), all(
+            score == max(top.values()) for score, top in zip(scores, tops, strict=True)
+        )
+
+    context = tokens_of("The capital of France is")
+    prompts = [[*context, *tokens_of(text)] for text in (" Paris", " a banana", " Paris.")]
+    ask = {"model": "chat", "temperature": 0, "max_tokens": 1, "seed": 1234, **ECHO}
+    answer = await served.openai.completions.create(prompt=prompts, **ask)
+    found = [likelihood(choice, len(context)) for choice in answer.choices]
+    for choice, prompt in zip(answer.choices, prompts, strict=True):
+        assert len(choice.logprobs.tokens) == len(prompt) + 1
+    assert found[0][0] > found[1][0] + 2
+    assert not found[1][1]
+    [alone] = (await served.openai.completions.create(prompt=prompts[0], **ask)).choices
+    assert likelihood(alone, len(context))[0] == pytest.approx(found[0][0], abs=0.2)
+    assert answer.usage.prompt_tokens == sum(map(len, prompts))
+    assert answer.usage.prompt_tokens_details.cached_tokens == 0
+
+
+async def test_a_scored_prompt_that_the_model_would_end(served: Any) -> None:
+    sea = "<|im_start|>user\nWrite one sentence about the sea.<|im_end|>\n<|im_start|>assistant\n"
+    ask = {"model": "chat", "temperature": 0, "logprobs": 1}
+    said = await served.openai.completions.create(prompt=sea, max_tokens=200, **ask)
+    assert said.choices[0].finish_reason == "stop"
+    prompt = sea + said.choices[0].text
+    answer = await served.openai.completions.create(prompt=prompt, max_tokens=1, echo=True, **ask)
+    [choice] = answer.choices
+    assert (choice.text, choice.finish_reason) == (prompt, "stop")
+    assert choice.logprobs.tokens[-1] == "<|im_end|>"
+    assert "".join(choice.logprobs.tokens[:-1]) == prompt
+    assert choice.logprobs.text_offset[-1] == len(prompt)
+    for text, offset in zip(choice.logprobs.tokens[:-1], choice.logprobs.text_offset, strict=False):
+        assert prompt.startswith(text, offset)
+    assert len(choice.logprobs.tokens) == answer.usage.total_tokens
+
+
+@pytest.mark.parametrize("stream", [False, True])
+async def test_a_prompt_that_fills_its_context_is_scored(served: Any, stream: bool) -> None:
+    body = {"prompt": [28] * CONTEXT, "max_tokens": 0, "stream": stream, **ECHO}
+    response = await served.http.post("/v1/completions", json=body)
+    data = response.text.splitlines()[0].removeprefix("data: ")
+    [choice] = json.loads(data)["choices"]
+    assert len(choice["logprobs"]["tokens"]) == CONTEXT
+    assert choice["logprobs"]["token_logprobs"].count(None) == 1
+    long = await served.http.post("/v1/completions", json=body | {"max_tokens": 1})
+    assert long.status_code == 400
+    assert long.json()["error"]["code"] == "context_length_exceeded"
 
 
 async def test_tokens_become_the_text_again(served: Any) -> None:
