@@ -6,7 +6,7 @@ import json
 import logging
 import subprocess
 import sys
-from collections.abc import Callable, Coroutine
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -75,13 +75,12 @@ def test_a_waiting_probe_gets_the_gil_soon(
     before = sys.getswitchinterval()
     seen: list[float] = []
 
-    def run(serving: Coroutine[None, None, int]) -> int:
-        serving.close()
+    async def serve(_: Settings) -> int:
         seen.append(sys.getswitchinterval())
         return 0
 
     monkeypatch.setattr(main_module, "read_settings", lambda _: model_settings())
-    monkeypatch.setattr("llama_runtime.__main__.asyncio.run", run)
+    monkeypatch.setattr(main_module, "serve", serve)
     monkeypatch.setattr("llama_runtime.__main__.numa.prepare", lambda _: None)
     monkeypatch.setattr(main_module, "configure_logs", lambda _: None)
     monkeypatch.setattr("llama_runtime.__main__.logging.shutdown", lambda: None)
