@@ -6,7 +6,7 @@ import json
 import logging
 import subprocess
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Coroutine
 from pathlib import Path
 
 import pytest
@@ -75,12 +75,13 @@ def test_a_waiting_probe_gets_the_gil_soon(
     before = sys.getswitchinterval()
     seen: list[float] = []
 
-    async def serve(_: Settings) -> int:
+    def run(serving: Coroutine[None, None, int]) -> int:
+        serving.close()
         seen.append(sys.getswitchinterval())
         return 0
 
     monkeypatch.setattr(main_module, "read_settings", lambda _: model_settings())
-    monkeypatch.setattr(main_module, "serve", serve)
+    monkeypatch.setattr("llama_runtime.__main__.asyncio.run", run)
     monkeypatch.setattr("llama_runtime.__main__.numa.prepare", lambda _: None)
     monkeypatch.setattr(main_module, "configure_logs", lambda _: None)
     monkeypatch.setattr("llama_runtime.__main__.logging.shutdown", lambda: None)
