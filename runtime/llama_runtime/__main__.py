@@ -7,8 +7,6 @@ import logging
 import os
 import sys
 
-import uvloop
-
 from llama_runtime import numa
 from llama_runtime.logs import configure_logs
 from llama_runtime.settings import Settings
@@ -24,8 +22,7 @@ def main() -> None:
     sys.setswitchinterval(SWITCH_SECONDS)
     # Before any thread: they inherit the affinity and the memory policy.
     numa.prepare(settings.numa_policy)
-    with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
-        code = runner.run(serve(settings))
+    code = asyncio.run(serve(settings))
     logging.shutdown()
     # A thread inside llama.cpp can't be ended from here, and must not hold up the exit.
     os._exit(code)

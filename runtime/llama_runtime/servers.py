@@ -53,8 +53,8 @@ def create_server(app: ASGIApp, *, graceful_seconds: int) -> Server:
     return Server(
         uvicorn.Config(
             app,
-            http="httptools",
-            loop="none",
+            http="h11",
+            loop="asyncio",
             ws="none",
             lifespan="off",
             log_config=None,
