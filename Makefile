@@ -10,8 +10,6 @@ export CMAKE_ARGS := -DLLAMA_BUILD=OFF
 export PYTHONPATH := .:operator:runtime:tools
 
 PYTHON := .venv/bin/python
-# Processes that share the tests; one of them has the cluster.
-WORKERS ?= 2
 TESTCLUSTER = $$(tests/cluster/build --quiet)
 PYTEST = LLAMA_CPP_LIB_PATH="$$($(PYTHON) tools/images.py libllama --quiet)" \
 	LLAMA_TEST_MODEL="$$($(PYTHON) tools/model.py --quiet)" $(PYTHON) -m pytest
@@ -26,7 +24,7 @@ demo: .venv/locked ## A real cluster, the operator, one LlamaDeployment, an answ
 
 .PHONY: test
 test: lint native cluster-test ## Lint, types, unit, integration, end to end: what CI runs
-	@$(PYTEST) -m "not long" --numprocesses $(WORKERS) --dist loadgroup
+	@$(PYTEST) -m "not long"
 
 .PHONY: test-long
 test-long: native ## The tests that take ten minutes or more each
