@@ -189,10 +189,8 @@ class KVCache:
         kept = min(common_prefix(victim.tokens, prompt), len(prompt) - 1)
         if kept < least or not self._is_usable(victim.id, kept, len(victim.tokens)):
             return None
-        self.cached.remove(victim.id)
-        self._save_to_host(victim)
+        self._give_up(victim)
         self.cut(victim.id, kept)
-        self.evictions += 1
         self._count_hit(kept)
         return victim.id, kept
 
@@ -336,11 +334,15 @@ class KVCache:
         victim = self.cached.least_recently_used(but=but)
         if victim is None:
             return False
+        self._give_up(victim)
+        self.release(victim.id)
+        return True
+
+    def _give_up(self, victim: CachedSequence) -> None:
+        """It has to go, perhaps into the host's memory; what of it stays is the caller's choice."""
         self.cached.remove(victim.id)
         self._save_to_host(victim)
-        self.release(victim.id)
         self.evictions += 1
-        return True
 
     def _save_to_host(self, victim: CachedSequence) -> None:
         if not self.host.limit or len(victim.tokens) < _WORTH_THE_HOST:
