@@ -11,6 +11,7 @@ import json
 import os
 import secrets
 import shutil
+import signal
 import subprocess
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -105,6 +106,17 @@ def testcluster(*arguments: str) -> str:
     return result.stdout
 
 
+def state_folder() -> Path:
+    """Where the cluster's own program keeps what it started."""
+    return Path(os.environ.get("TESTCLUSTER_STATE", REPOSITORY / "build/cluster"))
+
+
+def signal_part(state: Path, part: str, number: signal.Signals) -> None:
+    """Send a signal to a part, such as `etcd` or `kube-apiserver`, of the cluster kept there."""
+    record = json.loads((state / "processes" / f"{part}.json").read_text())
+    os.kill(record["pid"], number)
+
+
 def existing_cluster() -> Cluster | None:
     """The cluster that LLAMA_TEST_KUBECONFIG names, with kubectl and helm from PATH."""
     kubeconfig = os.environ.get("LLAMA_TEST_KUBECONFIG")
@@ -122,7 +134,7 @@ def control_plane() -> Cluster:
     if (cluster := existing_cluster()) is not None:
         return cluster
     testcluster("up")
-    state = Path(os.environ.get("TESTCLUSTER_STATE", REPOSITORY / "build/cluster"))
+    state = state_folder()
     cluster = Cluster(state / "kubeconfig", state / "bin/kubectl", state / "bin/helm")
     for namespace in ("llama-system", "llama-test-system"):
         cluster.run_helm("uninstall", "llama-operator", "--namespace", namespace, "--wait")

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import os
 import signal
 import subprocess
@@ -12,7 +11,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
-from tests.cluster_fixtures import REPOSITORY, Cluster, cluster_program
+from tests.cluster_fixtures import REPOSITORY, Cluster, cluster_program, signal_part
 
 # Beside a cluster that other tests use.
 PORTS_BEYOND = 200
@@ -41,8 +40,7 @@ class ControlPlane:
 
     def signal(self, part: str, number: signal.Signals) -> None:
         """Send a signal to a part, such as `etcd` or `kube-apiserver`."""
-        record = json.loads((self.state / "processes" / f"{part}.json").read_text())
-        os.kill(record["pid"], number)
+        signal_part(self.state, part, number)
 
 
 @contextmanager

@@ -2,15 +2,19 @@
 
 from __future__ import annotations
 
-import json
-import os
 import signal
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
-from pathlib import Path
 
-from tests.cluster_fixtures import REPOSITORY, Cluster, cannot, existing_cluster, testcluster
+from tests.cluster_fixtures import (
+    Cluster,
+    cannot,
+    existing_cluster,
+    signal_part,
+    state_folder,
+    testcluster,
+)
 from tests.e2e.deployment import Deployment
 
 
@@ -18,9 +22,7 @@ def api_server_away(seconds: float) -> None:
     """Kill the API server, wait, start it again."""
     if existing_cluster() is not None:
         cannot("This stops the API server: it is not for a cluster that others use.")
-    state = Path(os.environ.get("TESTCLUSTER_STATE", REPOSITORY / "build/cluster"))
-    record = json.loads((state / "processes/kube-apiserver.json").read_text())
-    os.kill(record["pid"], signal.SIGKILL)
+    signal_part(state_folder(), "kube-apiserver", signal.SIGKILL)
     time.sleep(seconds)
     testcluster("up")
 
