@@ -139,6 +139,19 @@ class Driver:
         self.scheduler.cancellations_pending = True
 
 
+def sick_at(outputs: int) -> type[Context]:
+    """A context whose second line of logits is no number in steps with so many outputs."""
+
+    class Sick(Context):
+        def logits(self, count: int) -> Any:
+            rows = super().logits(count)
+            if count == outputs:
+                rows[1] = float("nan")
+            return rows
+
+    return Sick
+
+
 class Drive(Protocol):
     """What the fixture `drive` gives."""
 

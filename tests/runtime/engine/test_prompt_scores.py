@@ -14,7 +14,7 @@ from llama_runtime.engine.step_plan import MOST_SCORED, plan_step
 from llama_runtime.engine.stream import Request
 from llama_runtime.generation import EngineFailed, Finished, InvalidGeneration, Sampling, Token
 from tests.runtime.conftest import EngineFactory
-from tests.runtime.engine.driver import Drive, Driver, both_layouts, prompt
+from tests.runtime.engine.driver import Drive, Driver, both_layouts, prompt, sick_at
 from tests.runtime.engine.generating import answer, question, tokens_of
 from tests.runtime.waiting import until
 
@@ -227,14 +227,7 @@ def test_a_postponed_prompt_is_scored_from_its_beginning(drive: Drive) -> None:
 
 
 def test_logits_that_are_no_numbers_fail_only_the_prompt_they_would_score(drive: Drive) -> None:
-    class Sick(Context):
-        def logits(self, count: int) -> Any:
-            rows = super().logits(count)
-            if count == 4:
-                rows[1] = float("nan")
-            return rows
-
-    driver = drive(Sick)
+    driver = drive(sick_at(4))
     stream = driver.submit(prompt(1, 3), 40)
     driver.scheduler.step()
     scored = score(driver, prompt(2, 50))

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from llama_runtime.engine.context import Context, leaves_state_untouched
 from llama_runtime.engine.stream import Request
 from llama_runtime.generation import EngineFailed, Finished, Sampling
-from tests.runtime.engine.driver import Drive, both_layouts, prompt
+from tests.runtime.engine.driver import Drive, both_layouts, prompt, sick_at
 
 
 @both_layouts
@@ -272,14 +272,7 @@ def test_whatever_llama_decode_answers_every_request_ends(
 
 
 def test_logits_that_are_no_numbers_end_only_their_request(drive: Drive) -> None:
-    class Sick(Context):
-        def logits(self, count: int) -> Any:
-            rows = super().logits(count)
-            if count == 3:
-                rows[1] = float("nan")
-            return rows
-
-    driver = drive(Sick)
+    driver = drive(sick_at(3))
     requests = [driver.submit(prompt(seed, 20), 8) for seed in range(3)]
     driver.run()
     ends = [type(driver.end(request)) for request in requests]
