@@ -15,10 +15,7 @@ settings.load_profile("no-deadline")
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Mark what needs a cluster, run the quick tests first, and say what stays together.
-
-    Of the processes that share the tests one has the cluster; the others take file by file.
-    """
+    """Mark what needs a cluster, and run the quick tests first."""
     order = {"control_plane": 1, "node_0": 2, "numa_node": 3, "plane": 4}
     ranks: dict[str, int] = {}
     for item in items:
@@ -29,7 +26,4 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
         if item.get_closest_marker("numa_vm"):
             rank = max(rank, 2)
         ranks[item.nodeid] = rank
-        shares_cluster = 0 < rank < order["plane"] and not item.get_closest_marker("numa_vm")
-        together = "cluster" if shares_cluster else item.location[0]
-        item.add_marker(pytest.mark.xdist_group(together))
     items.sort(key=lambda item: ranks[item.nodeid])
